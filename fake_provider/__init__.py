@@ -1,0 +1,4 @@
+"""A fake LLM provider limited in tokens per minute, with a truthful ledger. Useful alone: `python -m fake_provider`.
+
+It never imports `agentload`. The core is sans-I/O (told the time, handed its random source); `app` is the shell.
+"""

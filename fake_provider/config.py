@@ -1,0 +1,49 @@
+"""What the provider may be told: limits, slots and latency."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class LatencyConfig(BaseModel):
+    """How long a call takes: first token after a lognormal time, then one token per `inter_token_ms`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first_token_ms: float = Field(default=100.0, ge=0)
+    """Mean time to first token, without prefill."""
+    first_token_cv: float = Field(default=0.25, ge=0, le=3)
+    """Coefficient of variation of the lognormal; 0 makes it exact."""
+    prefill_ms_per_1000_tokens: float = Field(default=0.0, ge=0)
+    inter_token_ms: float = Field(default=10.0, ge=0)
+    chunk_ms: float = Field(default=0.0, ge=0)
+    """Stream chunks are at least this far apart (coalescing tokens); 0 sends every token by itself."""
+
+
+class ProviderConfig(BaseModel):
+    """One provider. Buckets are kept by (API key, model): behind a gateway all tenants share one key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    policy: Literal["openai", "none"] = "openai"
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    bucket_s: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds of allowance the buckets hold. OpenAI's hold 60; short profiles say 2, else nothing binds."""
+    slots: int | None = Field(default=None, ge=1)
+    """Calls in service at once; None: no bound."""
+    overflow: Literal["refuse", "queue"] = "refuse"
+    """What happens to a call that finds no slot: 503, or it waits its turn (first come, first served)."""
+    max_queue: int | None = Field(default=None, ge=0)
+    """With overflow: queue, calls that may wait; None: no bound (a provider that never says no)."""
+    retry_after: Literal["seconds", "milliseconds", "none"] = "seconds"
+    """What a 429 carries: Retry-After in whole seconds; with retry-after-ms beside it; or nothing."""
+    models: tuple[str, ...] = ("fake-model",)
+    any_model: bool = True
+    """Serve any model name; False: 404 for names not in `models`."""
+    default_output_tokens: int = Field(default=64, ge=1)
+    """Output of a call whose message carries no marker and no max_tokens."""
+    latency: LatencyConfig = LatencyConfig()
+    seed: int = 1

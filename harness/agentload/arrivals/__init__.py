@@ -1,0 +1,32 @@
+"""When requests come: one arrival process per file.
+
+An arrival process is told the window and handed its random source; it never reads a clock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from random import Random
+
+from pydantic import BaseModel, ConfigDict
+
+from agentload.model import Spec
+from agentload.registry import Seam
+
+
+class ArrivalProcess(BaseModel, ABC):
+    """The contract. Parameters are pydantic fields (so that profiles are checked with file and line)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @abstractmethod
+    def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:
+        """Due times in [start_ns, end_ns), ascending. Uses `random.random()` only (stable across Pythons)."""
+
+
+SEAM: Seam[ArrivalProcess] = Seam(__name__, ArrivalProcess)
+
+
+def make(spec: Spec) -> ArrivalProcess:
+    """The arrival process a profile asked for. Raises UsageError or pydantic.ValidationError."""
+    return SEAM.get(spec.kind).model_validate(spec.params)

@@ -1,0 +1,86 @@
+"""What must hold: one check per file, each with its own counterexample.
+
+A check is a frozen set of parameters with one decision, `judge`. It never crashes a run (the judge turns an
+exception into inconclusive), and it carries the smallest run that it fails, so that no check exists that
+cannot fail: `agentload explain CHECK` prints it and a test judges it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from agentload.model import Run, Severity, Spec, Verdict
+from agentload.registry import Seam
+
+
+class TenantRef:
+    """Marks a parameter that names a tenant or a group of the profile (checked when the profile is read)."""
+
+
+class PhaseRef:
+    """Marks a parameter that names a phase of the profile (checked when the profile is read)."""
+
+
+TenantName = Annotated[str, TenantRef()]
+PhaseName = Annotated[str, PhaseRef()]
+
+
+class Check(BaseModel, ABC):
+    """The contract. The docstring's first line says when the check passes; the rest says why it matters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    needs_ledger: ClassVar[bool] = False
+    """True when the check rests on our provider's ledger: without it, the judge answers inconclusive."""
+    needs_attribution: ClassVar[bool] = False
+    """True when it must know whose each provider call is: over 1 % unattributed makes it inconclusive."""
+    zero_tolerance: ClassVar[bool] = False
+    """True when a failure stands even in a run that is void for measuring (a late generator, a stall)."""
+
+    severity: Severity = Severity.MUST
+
+    @abstractmethod
+    def judge(self, run: Run) -> Verdict:
+        """Decide. Too few samples is inconclusive, never passed. `Verdict.severity` is set by the judge."""
+
+    @classmethod
+    @abstractmethod
+    def counterexample(cls) -> tuple[Check, Run]:
+        """The smallest run that this check fails, with the parameters used."""
+
+    @classmethod
+    @abstractmethod
+    def too_few(cls) -> tuple[Check, Run]:
+        """A run with too little in it to decide: must be inconclusive."""
+
+    @classmethod
+    @abstractmethod
+    def example(cls) -> tuple[Check, Run]:
+        """A small run that this check passes."""
+
+
+SEAM: Seam[Check] = Seam(__name__, Check)
+
+
+def make(spec: Spec) -> Check:
+    """The check a profile asked for. Raises UsageError or pydantic.ValidationError."""
+    return SEAM.get(spec.kind).model_validate(spec.params)
+
+
+def references(check: type[Check]) -> Iterator[tuple[str, type[TenantRef] | type[PhaseRef]]]:
+    """(field, TenantRef | PhaseRef) for every parameter that names a tenant or a phase, lists included."""
+    for name, field in check.model_fields.items():
+        seen = [*field.metadata, *_nested_metadata(field.annotation)]
+        for kind in (TenantRef, PhaseRef):
+            if any(isinstance(item, kind) for item in seen):
+                yield name, kind
+
+
+def _nested_metadata(annotation: object) -> Iterator[object]:
+    yield from getattr(annotation, "__metadata__", ())
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _nested_metadata(argument)

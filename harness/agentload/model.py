@@ -1,0 +1,391 @@
+"""The nouns: what a profile asks for, what a run recorded, and what a check decided.
+
+Times are integer nanoseconds since the run began (`*_ns`), unless a name says otherwise.
+Live and simulated runs fill exactly these types, so that one judge serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentload.scheduler.config import GatewayConfig
+from fake_provider.config import ProviderConfig
+
+NS = 1_000_000_000
+"""Nanoseconds in a second."""
+
+
+# --------------------------------------------------------------------------- what a profile asks for
+
+
+class Noun(BaseModel):
+    """A frozen piece of a profile; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Spec(Noun):
+    """One instance of a seam (an arrival process, a workload, a behaviour, a check) with its parameters."""
+
+    kind: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class Phase(Noun):
+    """A stretch of the run under one load."""
+
+    name: str
+    seconds: float = Field(gt=0, le=86_400)
+    record: bool = True
+    """False for a warm-up: its requests are sent but no check counts them."""
+    replays: str | None = None
+    """Name of an earlier phase whose arrivals (times and sizes) every tenant active in both repeats, shifted."""
+
+
+class Tenant(Noun):
+    """One tenant; a profile's `count: 3` has already become `quiet-1`, `quiet-2`, `quiet-3`."""
+
+    name: str
+    group: str
+    """The name as written in the profile; equal to `name` where there is no count."""
+    service_class: str = "standard"
+    weight: float = Field(default=1.0, gt=0)
+    arrivals: Spec | None = None
+    """An open loop: arrivals that do not wait for answers. Exactly one of `arrivals` and `users` is set."""
+    users: int | None = Field(default=None, ge=1)
+    """A closed loop: so many users, each sending its next job when the last has ended and it has thought."""
+    think_s: float = Field(default=0.0, ge=0)
+    during: tuple[str, ...] = ()
+    """Names of the phases in which the tenant is active; empty means all."""
+    workload: Spec
+    client: Spec
+
+
+class Profile(Noun):
+    """A whole experiment. Made only by `agentload.profile`."""
+
+    name: str
+    about: str
+    seed: int = 1
+    phases: tuple[Phase, ...] = Field(min_length=1)
+    tenants: tuple[Tenant, ...] = Field(min_length=1)
+    provider: ProviderConfig
+    gateway: GatewayConfig
+    checks: tuple[Spec, ...] = Field(min_length=1)
+    drain_s: float = Field(default=10.0, ge=0, le=600)
+    """How long requests still open after the last phase are waited for before they count as unfinished."""
+
+    def phase_window_ns(self, name: str) -> tuple[int, int]:
+        """Start (inclusive) and end (exclusive) of a phase. Raises KeyError for an unknown name."""
+        start = 0
+        for phase in self.phases:
+            end = start + round(phase.seconds * NS)
+            if phase.name == name:
+                return start, end
+            start = end
+        raise KeyError(name)
+
+    @property
+    def duration_ns(self) -> int:
+        """Length of all phases together, without the drain."""
+        return sum(round(phase.seconds * NS) for phase in self.phases)
+
+    def tenants_named(self, name: str) -> tuple[Tenant, ...]:
+        """The tenants that a reference means: one by its own name, or all of a group."""
+        return tuple(t for t in self.tenants if name in (t.name, t.group))
+
+
+# --------------------------------------------------------------------------- the plan
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of one logical request, as drawn from its tenant's workload."""
+
+    input_tokens: int
+    output_tokens: int
+    """What the model will really produce (the marker tells our provider)."""
+    declared_output_tokens: int | None
+    """`max_tokens` as sent, or None when the caller leaves it out."""
+    stream: bool = False
+    workflow: str = "chat"
+    tool_calls: int = 0
+    tool_ns: int = 0
+    deadline_ns: int | None = None
+    """Relative to the due time; sent as `X-Deadline-Ms`. None: no deadline."""
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """One logical request of an open loop: who wants what, and when."""
+
+    seq: int
+    tenant: str
+    service_class: str
+    phase: str
+    due_ns: int
+    job: Job
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Every arrival of a run, in order of (due_ns, seq), drawn before the clock starts.
+
+    Closed loops cannot be listed ahead (their times depend on the answers); their jobs are keyed draws, so
+    user u's k-th job is the same whatever the answers do. Both are covered by the fingerprint.
+    """
+
+    seed: int
+    arrivals: tuple[Arrival, ...]
+    closed_users: int
+    """Closed-loop users over all tenants; user g's k-th job has seq len(arrivals) + k * closed_users + g."""
+    fingerprint: str
+    """SHA-256, hex: equal fingerprints mean equal offered demand."""
+
+
+# --------------------------------------------------------------------------- what a run recorded
+
+
+class Outcome(StrEnum):
+    """How an attempt ended. Every ending has a name."""
+
+    ANSWERED = "answered"
+    REJECTED = "rejected"
+    """429 or 503 (or 402, 413) before any work was done."""
+    EXPIRED = "expired"
+    """504: its deadline passed while it waited, or could not be met."""
+    FAILED = "failed"
+    """Any other status, a connection error, an error inside a 200 stream, or an answer not its own."""
+    TRUNCATED = "truncated"
+    """A 200 whose body or stream ended before its terminal event."""
+    ABANDONED = "abandoned"
+    """The client gave up (its own timeout, or it left on purpose)."""
+    UNFINISHED = "unfinished"
+    """Still open when the run's drain ended; its latency is at least its age."""
+    UNSENT = "unsent"
+    """Load that the generator failed to send."""
+
+
+class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One ATTEMPT of one logical request, as the client saw it. Attempts count from 0."""
+
+    seq: int
+    attempt: int
+    tenant: str
+    service_class: str
+    phase: str
+    due_ns: int
+    """The intended start of this attempt (attempt 0: the arrival; later ones: when the retry was due)."""
+    sent_ns: int
+    ended_ns: int
+    outcome: Outcome
+    final: bool
+    """True for the last attempt of its logical request."""
+    first_due_ns: int
+    """The intended start of attempt 0: logical latency counts from here."""
+    first_token_ns: int | None = None
+    last_token_ns: int | None = None
+    status: int = 0
+    """HTTP status, or 0 when no status line arrived."""
+    retry_after: str | None = None
+    """The Retry-After header exactly as received."""
+    retry_after_s: float | None = None
+    """The same as seconds from the answer, None when absent or not RFC 9110 syntax."""
+    input_tokens: int = 0
+    declared_output_tokens: int | None = None
+    output_tokens: int = 0
+    """Tokens received (from the usage block, else counted words)."""
+    planned_output_tokens: int = 0
+    stream: bool = False
+    server_queue_ns: int | None = None
+    """`queue;dur=` of Server-Timing, when the gateway says so."""
+    reason: str | None = None
+    """`X-Admission-Reason`, else the error code of the body, else the transport error."""
+    own_answer: bool | None = None
+    """Whether the answer carried this request's own acknowledgement; None when there was none to look at."""
+    worker: int = 0
+    connection_reused: bool = False
+
+
+class CallEnding(StrEnum):
+    """How the provider's side of one call ended (the provider's own names)."""
+
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    """The caller left before the end."""
+    CUT = "cut"
+    """A fault ended it after it was admitted."""
+    THROTTLED = "throttled"
+    """Refused by a limit (429) or for want of a slot."""
+    FAULTED = "faulted"
+    """Refused by an injected fault before admission."""
+    INVALID = "invalid"
+    """400, 401 or 404: not a call the provider could serve."""
+    OPEN = "open"
+    """Still in flight when the ledger was read."""
+
+
+class LedgerEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The provider's own record of one upstream call, on the run's clock."""
+
+    call: int
+    arrived_ns: int
+    ending: CallEnding
+    tenant: str | None = None
+    """From the marker in the message; None when the call carried no valid marker."""
+    seq: int | None = None
+    attempt: int | None = None
+    """The `try` word of the marker: which attempt of the client it belongs to."""
+    model: str = ""
+    endpoint: str = "chat"
+    stream: bool = False
+    queued_ns: int | None = None
+    """When it began to wait for a slot at the provider; None when it never waited."""
+    started_ns: int | None = None
+    """When it entered service; None when it never did."""
+    ended_ns: int | None = None
+    """When it left service or was refused (a call leaves service before its last bytes go out)."""
+    status: int = 200
+    input_tokens: int = 0
+    charged_tokens: int = 0
+    """What the token bucket was asked for."""
+    output_tokens: int = 0
+    not_before_ns: int | None = None
+    """For a throttled call: the instant before which the provider said not to come back."""
+    early: bool = False
+    """It arrived before an instant its caller had been told to wait for."""
+    retry_header: int | None = None
+    """`x-stainless-retry-count`, when present."""
+
+
+class Sample(msgspec.Struct, kw_only=True):
+    """A gauge reading: `source` is gateway, provider or generator; `values` are named numbers with units last."""
+
+    at_ns: int
+    source: str
+    values: dict[str, float]
+
+
+class Stall(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch in which a process's heartbeat did not come: nothing measured in it can be trusted."""
+
+    start_ns: int
+    end_ns: int
+    where: str
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    """Percentiles of a set of durations, in milliseconds; None where there were too few samples to say."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    n: int = 0
+    censored: bool = False
+    """True when a None stands for "never" (unanswered requests reach into that percentile)."""
+
+
+class GeneratorHealth(msgspec.Struct, kw_only=True):
+    """Whether the load was generated as planned. A generator that lies about load is worse than none."""
+
+    scheduled: int
+    issued: int
+    lateness_ms: Distribution
+    trustworthy: bool
+    reasons: list[str] = msgspec.field(default_factory=list)
+    """Why not, one line each; empty when trustworthy."""
+    stalls: list[Stall] = msgspec.field(default_factory=list)
+    run_queue_wait: float = 0.0
+    """Share of the time that the workers waited for a processor, 0..1."""
+    cpu: float = 0.0
+    """Busiest worker's CPU share, 0..1."""
+    peak_in_flight: int = 0
+    in_flight_cap: int = 0
+    capped: int = 0
+    """Requests not sent because the cap was reached."""
+    workers: int = 1
+    workers_lost: int = 0
+    records_lost: int = 0
+    """Records known to be missing (gaps in a worker's report sequence, or a worker that died)."""
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """Everything a judge may look at."""
+
+    profile: Profile
+    plan: Plan
+    driver: str
+    """live | simulated"""
+    records: list[RequestRecord]
+    ledger: list[LedgerEntry]
+    samples: list[Sample]
+    health: GeneratorHealth
+    unattributed: int = 0
+    """Provider calls that carried no valid marker."""
+    ledger_available: bool = True
+    """False when the provider is somebody else's: checks that need the ledger are then inconclusive."""
+    interrupted: str | None = None
+    """Why the run ended early, in words; None when it ran to its end."""
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Versions, command line, machine: for reports, never for verdicts."""
+
+
+# --------------------------------------------------------------------------- what a check decided
+
+
+class Severity(StrEnum):
+    """Only `must` fails a run."""
+
+    MUST = "must"
+    SHOULD = "should"
+
+
+class Status(StrEnum):
+    """The three answers."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing a person can go and look at: a request, an instant, and what is to be seen there."""
+
+    note: str
+    seq: int | None = None
+    at_ns: int | None = None
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """What a check found, with the numbers it rests on."""
+
+    check: str
+    status: Status
+    because: str
+    """One sentence a person can act on; for inconclusive ones, what would make it decidable."""
+    severity: Severity = Severity.MUST
+    measured: float | None = None
+    """None when nothing could be measured, or when the measured value is infinite (`censored`)."""
+    bound: float | None = None
+    unit: str = ""
+    n: int = 0
+    censored: bool = False
+    """True when `measured` is None because the value is +infinity (requests never answered)."""
+    evidence: list[Evidence] = msgspec.field(default_factory=list)
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
+    """More numbers, by name; everything a report shows beside the verdict."""
+
+
+def worst(statuses: list[Status]) -> Status:
+    """The verdict over several: failed > inconclusive > passed; no statuses at all is inconclusive."""
+    for status in (Status.FAILED, Status.INCONCLUSIVE):
+        if status in statuses:
+            return status
+    return Status.PASSED if statuses else Status.INCONCLUSIVE
+
+
+Environment = Mapping[str, str]
+"""Environment variables, handed in rather than read, so that secrets have one door."""

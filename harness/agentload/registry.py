@@ -1,0 +1,106 @@
+"""Finds the instances of a seam without a list to edit.
+
+A seam is a package whose `__init__.py` is the contract and whose other modules hold one instance each. The
+instance's name is its file's name with hyphens (`victim_latency.py` is `victim-latency`). Folders named in
+`AGENTLOAD_PLUGINS` (separated like PATH) may hold more: `FOLDER/checks/my_check.py`, `FOLDER/behaviours/…`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, TypeVar, cast
+
+from agentload.errors import UsageError
+
+T = TypeVar("T")
+PLUGINS_VARIABLE = "AGENTLOAD_PLUGINS"
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """" (did you mean 'x'?)", or the known words when nothing is close, or "" when there are none."""
+    close = get_close_matches(word, known, 1)
+    if close:
+        return f" (did you mean '{close[0]}'?)"
+    return f" (known: {', '.join(known)})" if known else ""
+
+
+def plugin_folders(seam: str) -> list[Path]:
+    """Existing `FOLDER/<seam>` folders, in the order of AGENTLOAD_PLUGINS."""
+    folders = os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)
+    return [path for folder in folders if folder and (path := Path(folder).expanduser() / seam).is_dir()]
+
+
+class Seam(Generic[T]):
+    """The instances of one contract: classes, one per file, loaded when asked for by name."""
+
+    def __init__(self, package: str, contract: type[T]) -> None:
+        self.package = package
+        self.contract = contract
+        self.noun = package.rsplit(".", 1)[-1]
+        self._loaded: dict[str, type[T]] = {}
+
+    def files(self) -> dict[str, Path]:
+        """Name → file, plug-ins last; a plug-in may not take a bundled name."""
+        module = importlib.import_module(self.package)
+        folders = [Path(cast(str, module.__file__)).parent, *plugin_folders(self.noun)]
+        found: dict[str, Path] = {}
+        for folder in folders:
+            for path in sorted(folder.glob("*.py")):
+                if not path.name.startswith("_"):
+                    name = path.stem.replace("_", "-")
+                    if name in found and found[name] != path:
+                        raise UsageError(f"{path}: {self.noun} '{name}' exists already in {found[name].parent}")
+                    found[name] = path
+        return found
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self.files())
+
+    def get(self, name: str) -> type[T]:
+        """The class of that name. Raises UsageError, with a suggestion, when there is none."""
+        if name not in self._loaded:
+            path = self.files().get(name)
+            if path is None:
+                raise UsageError(f"no {self.noun} named '{name}'{did_you_mean(name, self.names())}")
+            self._loaded[name] = self._instance_of(self._import(path), path)
+        return self._loaded[name]
+
+    def _import(self, path: Path) -> ModuleType:
+        package_folder = Path(cast(str, importlib.import_module(self.package).__file__)).parent
+        if path.parent == package_folder:
+            return importlib.import_module(f"{self.package}.{path.stem}")
+        name = f"agentload_plugin_{self.noun}_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path}: cannot be loaded as a Python module")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise UsageError(f"{path}: {type(error).__name__}: {error}") from error
+        return module
+
+    def _instance_of(self, module: ModuleType, path: Path) -> type[T]:
+        def is_instance(value: Any) -> bool:
+            return (
+                inspect.isclass(value)
+                and issubclass(value, self.contract)
+                and value.__module__ == module.__name__
+                and not inspect.isabstract(value)
+                and not value.__name__.startswith("_")
+            )
+
+        classes = [value for _, value in inspect.getmembers(module, is_instance)]
+        if len(classes) != 1:
+            raise UsageError(f"{path}: must define exactly one {self.contract.__name__}, found {len(classes)}")
+        return cast(type[T], classes[0])

@@ -1,0 +1,133 @@
+"""What an operator may configure: the article's YAML, loaded as it stands, plus limits and tenants."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class WhenFull(StrEnum):
+    """What a full class queue answers."""
+
+    REJECT = "reject"
+    DEFER = "defer"
+
+
+class ClassConfig(_Section):
+    """One service class of a pool."""
+
+    nominal_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of the pool's units (and slots) this class gets under contention."""
+    min_units: float = Field(default=0.0, ge=0)
+    """A floor that no other class may borrow."""
+    max_queue: int = Field(default=256, ge=0)
+    """Requests waiting, at most."""
+    response_when_full: WhenFull = WhenFull.REJECT
+    tenant_max_queue: int | None = Field(default=None, ge=0)
+    """Requests of one tenant waiting, at most. None: half of max_queue (at least 1)."""
+    max_queue_units: float | None = Field(default=None, gt=0)
+    """Work units waiting, at most. None: no bound beside max_queue."""
+    max_queue_bytes: int = Field(default=64 * 2**20, gt=0)
+    """Bytes of request bodies waiting, at most."""
+    max_wait_s: float = Field(default=30.0, gt=0)
+    """Queue age, at most: a request that waited so long is answered 504."""
+    lendable: bool = True
+    borrows: bool = True
+
+
+class PoolConfig(_Section):
+    """Capacity that a set of classes shares."""
+
+    capacity_units: float = Field(default=100.0, gt=0)
+    slots: int = Field(default=16, ge=1)
+    """Calls in flight, at most."""
+    tenant_slots: int | None = Field(default=None, ge=1)
+    """Calls in flight of one tenant, at most. None: half the slots, at least 1 (see DESIGN on long calls)."""
+    classes: dict[str, ClassConfig] = Field(default_factory=lambda: {"standard": ClassConfig()}, min_length=1)
+
+    @model_validator(mode="after")
+    def _floors_fit(self) -> Self:
+        floors = sum(c.min_units for c in self.classes.values())
+        if floors > self.capacity_units:
+            raise ValueError(f"the classes' min_units add up to {floors:g}, more than capacity_units")
+        return self
+
+
+class RetryConfig(_Section):
+    """What a refused caller is told."""
+
+    max_attempts: int = Field(default=6, ge=1)
+    base_seconds: float = Field(default=2.0, gt=0)
+    """Floor of Retry-After: base * 2**attempt, as the article has it, only for callers that keep coming back."""
+    max_seconds: float = Field(default=120.0, gt=0)
+    jitter: Literal["full", "none"] = "full"
+    spread: Literal["tickets", "same"] = "tickets"
+    """tickets: the k-th refused caller is told when the k-th slot is due; same: everybody the same number."""
+
+
+class EstimationConfig(_Section):
+    """How the cost of a request is guessed before it runs."""
+
+    max_reservation_units: float = Field(default=40.0, gt=0)
+    """A wider request is refused for good (413), never with 429."""
+    update_window: int = Field(default=500, ge=1)
+    safety_multiplier: float = Field(default=1.25, ge=1)
+    units_per_1000_tokens: float = Field(default=1.0, ge=0)
+    units_per_tool_call: float = Field(default=0.25, ge=0)
+    units_per_tool_second: float = Field(default=0.1, ge=0)
+    default_output_tokens: int = Field(default=256, ge=1)
+    """Assumed where a caller sends no max_tokens and nothing has been learnt yet."""
+
+
+class TenantConfig(_Section):
+    """One tenant's contract."""
+
+    service_class: str = Field(default="standard", alias="class")
+    weight: float = Field(default=1.0, gt=0)
+    key_env: str | None = None
+    """Environment variable that holds the tenant's bearer key. None: the tenant is named by `X-Tenant`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class UpstreamLimits(_Section):
+    """The provider's limits, which the gateway must never offer more than."""
+
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    bucket_s: float = Field(default=60.0, gt=0)
+    """Seconds of allowance that the provider's bucket holds."""
+    margin: float = Field(default=0.04, ge=0, lt=1)
+    """Held back, because two clocks and two token counts never agree to the last digit."""
+
+
+class GatewayConfig(_Section):
+    """The reference gateway, whole."""
+
+    policy: str = "sfq"
+    pools: dict[str, PoolConfig] = Field(
+        default_factory=lambda: {"agent-shared": PoolConfig()}, min_length=1
+    )
+    retry: RetryConfig = RetryConfig()
+    estimation: EstimationConfig = EstimationConfig()
+    upstream: UpstreamLimits = UpstreamLimits()
+    tenants: dict[str, TenantConfig] = Field(default_factory=dict)
+    """Known tenants; anyone else gets the defaults of TenantConfig, weight 1."""
+    max_tenants: int = Field(default=100_000, ge=1)
+    """State kept for so many tenants at most; idle ones are forgotten."""
+
+    @model_validator(mode="after")
+    def _classes_exist(self) -> Self:
+        known = [name for pool in self.pools.values() for name in pool.classes]
+        if len(set(known)) != len(known):
+            raise ValueError("a service class may belong to one pool only")
+        for tenant, config in self.tenants.items():
+            if config.service_class not in known:
+                raise ValueError(f"tenant '{tenant}': no class '{config.service_class}'")
+        return self
