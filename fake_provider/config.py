@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +20,21 @@ class LatencyConfig(BaseModel):
     inter_token_ms: float = Field(default=10.0, ge=0)
     chunk_ms: float = Field(default=0.0, ge=0)
     """Stream chunks are at least this far apart (coalescing tokens); 0 sends every token by itself."""
+
+
+class FaultSpec(BaseModel):
+    """Something that goes wrong for a while: its kind (a file in `faults/`), when, for whom, how."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    after_s: float = Field(default=0.0, ge=0)
+    """Seconds from the provider's start, its last reset, or the request that adds the fault."""
+    seconds: float | None = Field(default=None, gt=0)
+    """How long it lasts; None: until it is taken away."""
+    tenant: int | None = Field(default=None, ge=0, le=65_535)
+    """Marker number of the one tenant it hits; None: everybody."""
+    params: dict[str, Any] = Field(default_factory=dict)
 
 
 class ProviderConfig(BaseModel):
@@ -47,3 +62,8 @@ class ProviderConfig(BaseModel):
     """Output of a call whose message carries no marker and no max_tokens."""
     latency: LatencyConfig = LatencyConfig()
     seed: int = 1
+    count_refused: bool = False
+    """Whether a refused call uses up a request all the same, as OpenAI says of its own limits."""
+    faults: tuple[FaultSpec, ...] = ()
+    max_ledger_entries: int = Field(default=1_000_000, ge=0)
+    """Entries kept in memory; later calls are counted (and written to the ledger file), but not listed."""

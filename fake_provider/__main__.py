@@ -1,0 +1,131 @@
+"""`python -m fake_provider`: serves the provider on one port until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+from pydantic import ValidationError
+
+from fake_provider.config import ProviderConfig
+from fake_provider.core import Provider
+from fake_provider.host import Host
+from fake_provider.ledger_file import LedgerFile
+from fake_provider.server import listen, raise_file_limit, serve
+from fake_provider.settings import SettingsError, explain, load
+
+
+class _Unusable(Exception):
+    """Why nothing can be started, in one line for the user."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns 0 after a clean stop, 2 when nothing could be started."""
+    options = _parser().parse_args(arguments)
+    try:
+        _run(options)
+    except (_Unusable, SettingsError) as error:
+        print(f"fake_provider: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fake_provider",
+        description="A fake OpenAI-compatible provider, limited in tokens per minute, with a truthful ledger.",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8089, help="0 takes a free one (default: 8089)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings, YAML or JSON")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one setting (latency.chunk_ms=200)",
+    )
+    parser.add_argument("--ledger", type=Path, metavar="FILE", help="append every ended call as a JSON line")
+    parser.add_argument("--run", type=int, default=0, help="run number that markers must carry (default: 0)")
+    parser.add_argument(
+        "--control-token-env", metavar="NAME", help="environment variable that holds the token for /_fake/"
+    )
+    parser.add_argument("--parent-pipe", action="store_true", help="stop when standard input ends")
+    levels = ("critical", "error", "warning", "info", "debug")
+    parser.add_argument("--log-level", choices=levels, default="warning", help="(default: warning)")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    if not 0 <= options.run <= 65_535:
+        raise _Unusable(f"--run {options.run}: must be from 0 to 65535")
+    token = _token(options.control_token_env)
+    config = load(options.config, options.set)
+    sock = _listen(options.host, options.port)
+    ledger_file = None if options.ledger is None else _ledger_file(options.ledger)
+    provider = _provider(config, options.run, ledger_file)
+    raise_file_limit()
+    serving = serve(
+        Host(provider, ledger_file),
+        sock,
+        ready=lambda: _say_ready(sock),
+        log_level=options.log_level,
+        control_token=token,
+        parent_pipe=sys.stdin.fileno() if options.parent_pipe else None,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
+
+
+def _token(name: str | None) -> str | None:
+    if name is None:
+        return None
+    token = os.environ.get(name)
+    if not token:
+        raise _Unusable(f"--control-token-env {name}: that environment variable is not set")
+    return token
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return listen(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            what = "is in use: choose another with --port, or let --port 0 find a free one"
+            raise _Unusable(f"port {port} on {host} {what}") from None
+        raise _Unusable(f"cannot listen on {host} port {port}: {error.strerror}") from None
+    except OverflowError:
+        raise _Unusable(f"--port {port}: must be from 0 to 65535") from None
+
+
+def _ledger_file(path: Path) -> LedgerFile:
+    try:
+        return LedgerFile(path)
+    except OSError as error:
+        raise _Unusable(f"--ledger {path}: {error.strerror}") from None
+
+
+def _provider(config: ProviderConfig, run: int, ledger_file: LedgerFile | None) -> Provider:
+    on_ended = None if ledger_file is None else ledger_file.append
+    try:
+        return Provider(config, run=run, now_ns=time.monotonic_ns(), on_ended=on_ended)
+    except LookupError as error:
+        raise _Unusable(f"faults: {error.args[0]}") from None
+    except ValidationError as error:
+        raise _Unusable(f"faults: {explain(error)}") from None
+
+
+def _say_ready(sock: socket.socket) -> None:
+    print(json.dumps({"event": "ready", "port": sock.getsockname()[1], "pid": os.getpid()}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

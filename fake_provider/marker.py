@@ -1,0 +1,137 @@
+"""Who an upstream call was for, in plain words: message content is all that every gateway forwards.
+
+A marker is 13 words: the opener `ref`, then run (2), tenant (2), seq (3), attempt (1), wanted output (2) and
+a CRC-16 (2), one word of `words.MARKER_WORDS` per byte, big-endian. It has the same size for every tenant
+and holds no names. It must be the first line of the LAST user message. The answer begins with `ack`, the seq and
+a CRC, so that the client can tell that the answer is its own.
+
+The CRC is CRC-16/CCITT (x^16 + x^12 + x^5 + 1, start 0xFFFF): it finds every change of one word, and of two
+words side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import crc_hqx
+from dataclasses import dataclass
+
+from fake_provider.words import MARKER_WORDS, filler
+
+OPENER = "ref"
+ACK = "ack"
+MARKER_TOKENS = 13
+"""Words in a marker, so tokens too."""
+ACK_TOKENS = 6
+"""Words in an acknowledgement."""
+
+_NUMBER = {word: number for number, word in enumerate(MARKER_WORDS)}
+# Between two words at most eight characters that are no letters: enough for any wrapping or quoting, and a
+# bound on what a match may cost.
+_WORD = r"[^a-z]{1,8}([a-z]+)"
+_AFTER_OPENER = re.compile(rf"(?<![a-z]){OPENER}{_WORD * (MARKER_TOKENS - 1)}")
+_ACK = re.compile(rf"(?<![a-z]){ACK}(?={_WORD * (ACK_TOKENS - 1)})")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a client says about itself. Raises ValueError when a number does not fit its words."""
+
+    run: int
+    """0..65535, drawn anew for every run: markers of an earlier run are not counted for this one."""
+    tenant: int
+    """0..65535, the tenant's place in the profile."""
+    seq: int
+    """0..16,777,215, the logical request."""
+    attempt: int
+    """0..255, counted from 0 by the client (a client that tries more often stays at 255)."""
+    output_tokens: int
+    """0..65535: how many tokens the model shall produce; 0 leaves it to the provider's default."""
+
+    def __post_init__(self) -> None:
+        self.to_bytes()
+
+    def to_bytes(self) -> bytes:
+        """The ten bytes that the words stand for, without the CRC."""
+        try:
+            return (
+                self.run.to_bytes(2, "big")
+                + self.tenant.to_bytes(2, "big")
+                + self.seq.to_bytes(3, "big")
+                + self.attempt.to_bytes(1, "big")
+                + self.output_tokens.to_bytes(2, "big")
+            )
+        except OverflowError:
+            raise ValueError(f"{self!r}: a number does not fit its words") from None
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Marker:
+        """The marker that ten bytes stand for."""
+        number = int.from_bytes
+        return cls(
+            run=number(data[0:2], "big"),
+            tenant=number(data[2:4], "big"),
+            seq=number(data[4:7], "big"),
+            attempt=data[7],
+            output_tokens=number(data[8:10], "big"),
+        )
+
+
+def encode(marker: Marker) -> str:
+    """The marker as 13 words."""
+    return f"{OPENER} {_words(_with_crc(marker.to_bytes()))}"
+
+
+def decode(text: str) -> Marker | None:
+    """The last valid marker in `text`, however cased, spaced, punctuated or surrounded; None without one."""
+    text = text.lower()
+    at = text.rfind(OPENER)
+    while at >= 0:
+        match = _AFTER_OPENER.match(text, at)
+        data = _checked(match.groups()) if match else None
+        if data is not None:
+            return Marker.from_bytes(data)
+        at = text.rfind(OPENER, 0, at)
+    return None
+
+
+def message(marker: Marker, input_tokens: int, offset: int | None = None) -> str:
+    """The user message of a call: the marker's line, then filler up to `input_tokens` words in all.
+
+    It is never shorter than the marker. `offset` chooses the topic (see `words.filler`); the seq by default.
+    """
+    padding = filler(max(0, input_tokens - MARKER_TOKENS), marker.seq if offset is None else offset)
+    return f"{encode(marker)}\n{padding}" if padding else encode(marker)
+
+
+def ack(marker: Marker) -> str:
+    """The six words that an answer begins with: `ack`, the seq and a CRC over both."""
+    return f"{ACK} {_words(_ack_bytes(marker.seq.to_bytes(3, 'big')))}"
+
+
+def decode_ack(text: str) -> int | None:
+    """The seq that an answer says it belongs to; None when it does not say (it may be cut too short)."""
+    for match in _ACK.finditer(text.lower()):
+        numbers = [_NUMBER.get(word) for word in match.groups()]
+        data = bytes(number for number in numbers if number is not None)
+        if len(data) == len(numbers) and data == _ack_bytes(data[:3]):
+            return int.from_bytes(data[:3], "big")
+    return None
+
+
+def _words(data: bytes) -> str:
+    return " ".join(MARKER_WORDS[byte] for byte in data)
+
+
+def _with_crc(body: bytes) -> bytes:
+    return body + crc_hqx(body, 0xFFFF).to_bytes(2, "big")
+
+
+def _ack_bytes(seq: bytes) -> bytes:
+    return seq + crc_hqx(ACK.encode() + seq, 0xFFFF).to_bytes(2, "big")
+
+
+def _checked(words: tuple[str, ...]) -> bytes | None:
+    """The body that the words stand for, or None when a word is foreign or the CRC does not fit."""
+    numbers = [_NUMBER.get(word) for word in words]
+    data = bytes(number for number in numbers if number is not None)
+    return data[:-2] if len(data) == len(numbers) and _with_crc(data[:-2]) == data else None

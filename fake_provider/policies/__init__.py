@@ -1,0 +1,59 @@
+"""How a provider limits its callers: one policy per file, each the only class of its file.
+
+The bucket arithmetic is in `budget`; a policy says which buckets there are, what a call costs, and which
+headers tell the caller. To add one: a file here, and its name in `ProviderConfig.policy`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from fake_provider.budget import Headers
+from fake_provider.call import CallRequest, Shortage
+from fake_provider.config import ProviderConfig
+from fake_provider.ledger import Caller
+from fake_provider.plugins import find
+
+
+class Policy(ABC):
+    """The contract. Each caller (API key and model) has an allowance of its own."""
+
+    def __init__(self, config: ProviderConfig) -> None:
+        self.config = config
+
+    @abstractmethod
+    def cost(self, request: CallRequest) -> int:
+        """Tokens that the call is charged at admission."""
+
+    @abstractmethod
+    def shortages(self, now_ns: int, caller: Caller, cost: int) -> list[Shortage]:
+        """Every limit that a call of that cost exceeds now; nothing is taken."""
+
+    @abstractmethod
+    def take(self, now_ns: int, caller: Caller, cost: int) -> None:
+        """Charges an admitted call."""
+
+    @abstractmethod
+    def refused(self, now_ns: int, caller: Caller) -> None:
+        """A call was turned away, by a limit or a fault."""
+
+    @abstractmethod
+    def produced(self, now_ns: int, caller: Caller, tokens: int) -> None:
+        """So many more tokens of an answer go out (for limits that are charged while output is produced)."""
+
+    @abstractmethod
+    def headers(self, now_ns: int, caller: Caller) -> Headers:
+        """The rate-limit fields that every answer to that caller carries."""
+
+    @abstractmethod
+    def scale(self, now_ns: int, factor: float) -> None:
+        """From now on the token limits are `factor` times the configured ones."""
+
+    @abstractmethod
+    def levels(self, now_ns: int) -> list[dict[str, object]]:
+        """The buckets as they stand, for people: no API key is shown."""
+
+
+def make(config: ProviderConfig) -> Policy:
+    """The policy that the configuration names."""
+    return find(__name__, Policy, config.policy)(config)  # type: ignore[type-abstract]

@@ -1,0 +1,65 @@
+"""What the shell asks of a wire format, so that another provider's is one more file (see `openai`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fake_provider.budget import Headers
+from fake_provider.call import Call, CallRequest, Refusal
+
+MAX_BODY_BYTES = 64 * 2**20
+"""A longer request body is answered with 413."""
+
+RequestHeaders = Mapping[bytes, bytes]
+"""Header fields of a request by lower-case name; of a repeated one the last."""
+
+
+class Unreadable(Exception):
+    """A request that the wire format cannot make a call of, with the answer it deserves."""
+
+    def __init__(self, request: CallRequest, status: int, body: bytes) -> None:
+        super().__init__(f"{status}: {body!r}")
+        self.request = request
+        self.status = status
+        self.body = body
+
+
+class Frames(Protocol):
+    """One streamed answer as bytes."""
+
+    def piece(self, first: int, last: int) -> bytes:
+        """Tokens `first` up to (without) `last`; the opening too when `first` is 0."""
+        ...
+
+    def tail(self) -> bytes:
+        """What ends a complete stream."""
+        ...
+
+    def error(self) -> bytes:
+        """An error in the middle of the stream."""
+        ...
+
+
+class Wire(Protocol):
+    """One wire format for one endpoint."""
+
+    def parse(self, headers: RequestHeaders, body: bytes) -> CallRequest:
+        """The call that a request asks for. Raises Unreadable."""
+        ...
+
+    def headers(self, call: Call, now_ns: int, headers: RequestHeaders) -> Headers:
+        """What every answer carries beside the rate-limit fields."""
+        ...
+
+    def refusal(self, refusal: Refusal) -> tuple[Headers, bytes]:
+        """Header fields of its own and the body of a refusal."""
+        ...
+
+    def whole(self, call: Call) -> bytes:
+        """The body of a complete plain answer."""
+        ...
+
+    def frames(self, call: Call) -> Frames:
+        """The frames of a streamed answer."""
+        ...
