@@ -49,6 +49,10 @@ class PoolConfig(_Section):
     """Calls in flight, at most."""
     tenant_slots: int | None = Field(default=None, ge=1)
     """Calls in flight of one tenant, at most. None: half the slots, at least 1 (see DESIGN on long calls)."""
+    gather_after_s: float = Field(default=1.0, ge=0)
+    """A job too wide for the free units is passed by others for so long; then units are kept for it."""
+    lease_s: float = Field(default=600.0, gt=0)
+    """A call whose holder is silent for so long (no progress, no end) is given up, and its capacity taken back."""
     classes: dict[str, ClassConfig] = Field(default_factory=lambda: {"standard": ClassConfig()}, min_length=1)
 
     @model_validator(mode="after")
@@ -111,9 +115,7 @@ class GatewayConfig(_Section):
     """The reference gateway, whole."""
 
     policy: str = "sfq"
-    pools: dict[str, PoolConfig] = Field(
-        default_factory=lambda: {"agent-shared": PoolConfig()}, min_length=1
-    )
+    pools: dict[str, PoolConfig] = Field(default_factory=lambda: {"agent-shared": PoolConfig()}, min_length=1)
     retry: RetryConfig = RetryConfig()
     estimation: EstimationConfig = EstimationConfig()
     upstream: UpstreamLimits = UpstreamLimits()

@@ -1,0 +1,363 @@
+"""The whole scheduler behind one door: requests in, decisions out.
+
+Told the time in every call and handed its random source, it reads no clock, waits for nothing and knows no
+sockets; the gateway and the simulator drive the same object. After any other call, call `poll`, act on what it
+returns, and call it again no later than `next_wakeup_ns`.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.dispatcher import Dispatcher
+from agentload.scheduler.estimate import Estimator
+from agentload.scheduler.events import Dispatched, Event, Expired, Refused
+from agentload.scheduler.fair_queue import FairQueue
+from agentload.scheduler.forecast import Forecast
+from agentload.scheduler.limits import DEFAULT_PAUSE_NS
+from agentload.scheduler.policies import SEAM as POLICIES
+from agentload.scheduler.pool import Reservation
+from agentload.scheduler.reasons import Reason
+from agentload.scheduler.refusals import Refusals
+from agentload.scheduler.retry_after import RetryAdvice
+from agentload.scheduler.snapshot import Counters, Snapshot, take_snapshot
+from agentload.scheduler.tenants import State, TenantLane, Ticket
+from agentload.scheduler.timers import Timers
+from agentload.scheduler.work import UNIT, Request, WorkEstimate, WorkMeter, provider_tokens
+
+__all__ = ["Admission", "Dispatched", "Event", "Expired", "Refused", "Request", "Reservation", "Snapshot"]
+
+
+class Admission:
+    """Admission, priority, fairness and retry, for one gateway."""
+
+    def __init__(
+        self, config: GatewayConfig, random: Random, *, policy: type[FairQueue] | None = None
+    ) -> None:
+        """`random` only jitters Retry-After. `policy` replaces the one that the configuration names.
+
+        Raises UsageError when there is no policy of the configured name.
+        """
+        self._config = config
+        self._meter = WorkMeter(config.estimation)
+        self._estimator = Estimator(config.estimation, config.max_tenants)
+        self._dispatcher = Dispatcher(config, policy or POLICIES.get(config.policy))
+        self._classes = self._dispatcher.classes
+        self._limits = self._dispatcher.limits
+        self._forecast = Forecast(list(self._classes.values()), self._limits)
+        advice = RetryAdvice(config.retry, random)
+        self._refusals = Refusals(config.retry, advice, self._forecast, self._limits)
+        self._counters = Counters()
+        self._events: list[Event] = []
+        self._tickets: dict[int, Ticket] = {}
+        """All that waits or runs, by request id."""
+        self._timers = Timers()
+        """By request id: when a waiting one must leave, when a running one's lease may have run out."""
+        self._provider_ready_ns: int | None = None
+        """When the provider's limits let the next one go, if that is what it waits for."""
+        self._draining = False
+
+    # -- what others tell it
+
+    def submit(self, now_ns: int, request: Request) -> None:
+        """A request arrives: `poll` says whether it was dispatched or refused; until it does, it waits.
+
+        Raises ValueError when a request of the same id is still waiting or running.
+        """
+        if request.id in self._tickets:
+            raise ValueError(f"request id {request.id} is in use")
+        self._counters.offered += 1
+        refused = self._refused_at_sight(now_ns, request) or self._refused_a_place(now_ns, request)
+        if refused is None:
+            self._counters.admitted += 1
+        else:
+            self._counters.refused += 1
+            by_reason = self._counters.refused_by
+            by_reason[refused.reason] = by_reason.get(refused.reason, 0) + 1
+            self._events.append(refused)
+
+    def cancel(self, now_ns: int, request_id: int) -> None:
+        """The caller left. A waiting request leaves at once; a running one's capacity is released, and its
+        tenant is charged for the output reported so far. Does nothing for a request that has ended."""
+        ticket = self._tickets.get(request_id)
+        if ticket is None:
+            return
+        if ticket.state is State.WAITING:
+            self._withdraw(ticket)
+        else:
+            self._end_unanswered(now_ns, ticket, ticket.request.input_tokens, ticket.output_tokens)
+        self._counters.cancelled += 1
+
+    def progress(self, now_ns: int, request_id: int, output_tokens: int) -> None:
+        """`output_tokens` have been produced so far, in all. Charges what exceeds the estimate and renews the
+        lease; every 128 to 256 tokens is often enough. Does nothing for a request that is not running."""
+        ticket = self._running(request_id)
+        if ticket is None:
+            return
+        ticket.lease_until_ns = now_ns + ticket.service_class.pool.lease_ns
+        self._note_output(now_ns, ticket, output_tokens)
+        request = ticket.request
+        self._dispatcher.charge(ticket, self._meter.work(request, request.input_tokens, ticket.output_tokens))
+
+    def complete(
+        self, now_ns: int, request_id: int, *, input_tokens: int, output_tokens: int, ok: bool
+    ) -> None:
+        """The call ended: settle what it cost and release what it held. `ok` is whether it was answered whole.
+
+        Does nothing for a request that is not running, so that nothing is ever released twice.
+        """
+        ticket = self._running(request_id)
+        if ticket is None:
+            return
+        if not ok:
+            self._end_unanswered(now_ns, ticket, input_tokens, output_tokens)
+            self._counters.failed += 1
+            return
+        work = self._meter.work(ticket.request, input_tokens, output_tokens)
+        self._note_output(now_ns, ticket, output_tokens)
+        self._estimator.served(now_ns, ticket.request, output_tokens, now_ns - ticket.started_ns)
+        ticket.service_class.served(now_ns, ticket, work, output_tokens)
+        self._end(ticket, work)
+        self._counters.completed += 1
+
+    def provider_refused(self, now_ns: int, request_id: int, retry_after_ns: int | None) -> None:
+        """The provider answered 429 or 503 and wants nothing for `retry_after_ns` (None: a second is assumed):
+        nothing is dispatched before then. The call itself has yet to be ended with `complete`."""
+        self._counters.provider_refusals += 1
+        ticket = self._running(request_id)
+        pause_ns = DEFAULT_PAUSE_NS if retry_after_ns is None else max(0, retry_after_ns)
+        self._limits.refused(now_ns + pause_ns, 0 if ticket is None else ticket.provider_tokens)
+
+    def drain(self, now_ns: int) -> None:
+        """Shutting down: newcomers are refused from now on; what waits is still served."""
+        self._advance(now_ns)
+        self._draining = True
+
+    # -- what it answers
+
+    def poll(self, now_ns: int) -> list[Event]:
+        """Lets expire what is due, dispatches what may go, and returns all that happened since the last poll."""
+        self._advance(now_ns)
+        events, self._events = self._events, []
+        return events
+
+    def next_wakeup_ns(self) -> int | None:
+        """When something will be due that no other call announces, as of the last poll (and later than it)."""
+        alarm_ns = self._timers.next_ns()
+        if alarm_ns is None or self._provider_ready_ns is None:
+            return self._provider_ready_ns if alarm_ns is None else alarm_ns
+        return min(alarm_ns, self._provider_ready_ns)
+
+    def snapshot(self, now_ns: int, *, tenants: int = 100) -> Snapshot:
+        """Everything in numbers; of the tenants, those with most waiting and running, at most so many."""
+        return take_snapshot(
+            now_ns, self._dispatcher, self._counters, draining=self._draining, tenants=tenants
+        )
+
+    # -- may it come in
+
+    def _refused_at_sight(self, now_ns: int, request: Request) -> Refused | None:
+        """Refusals that do not depend on who else is there."""
+        cls = self._classes.get(request.service_class)
+        if cls is None:
+            return self._refusals.for_good(request, Reason.UNKNOWN_CLASS)
+        if self._draining:
+            return self._refusals.shutting_down(now_ns, request)
+        allowed = request.max_attempts or self._config.retry.max_attempts
+        if request.attempt >= allowed:
+            return self._refusals.for_good(request, Reason.ATTEMPTS_EXHAUSTED)
+        if self._too_wide(request, cls):
+            return self._refusals.for_good(request, Reason.TOO_WIDE)
+        late = self._too_late(now_ns, request, cls)
+        if late is not None:
+            return self._refusals.for_good(request, late)
+        patience_ns = cls.max_wait_ns
+        if request.deadline_ns is not None:
+            patience_ns = min(patience_ns, request.deadline_ns - now_ns)
+        if self._limits.paused_until_ns - now_ns > patience_ns:
+            return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
+        return None
+
+    def _too_wide(self, request: Request, cls: ServiceClass) -> bool:
+        """By what it declares: what was learnt changes, and a refusal for good must not."""
+        declared = request.max_output_tokens
+        if declared is None:
+            declared = self._config.estimation.default_output_tokens
+        width = self._meter.work(request, request.input_tokens, declared)
+        return width > cls.widest or request.body_bytes > cls.max_bytes
+
+    def _refused_a_place(self, now_ns: int, request: Request) -> Refused | None:
+        """Starts it, lets it wait, or says why not."""
+        cls = self._classes[request.service_class]
+        contract = self._config.tenants.get(request.tenant)
+        lane = cls.queue.lane(request.tenant, 1.0 if contract is None else contract.weight)
+        if lane is None:
+            return self._refusals.for_now(now_ns, request, Reason.TOO_MANY_TENANTS, cls)
+        ticket = self._ticket(now_ns, request, cls, lane)
+        self._tickets[request.id] = ticket
+        self._dispatcher.enqueue(ticket)
+        # The bounds are those of waiting: ask them only of a request that does not start at once.
+        self._advance(now_ns)
+        return self._refused_to_wait(now_ns, ticket) if ticket.state is State.WAITING else None
+
+    def _ticket(self, now_ns: int, request: Request, cls: ServiceClass, lane: TenantLane) -> Ticket:
+        output_tokens = self._estimator.output_tokens(request)
+        work = self._meter.work(request, request.input_tokens, output_tokens)
+        return Ticket(request, cls, lane, output_tokens, work, provider_tokens(request), now_ns)
+
+    def _refused_to_wait(self, now_ns: int, ticket: Ticket) -> Refused | None:
+        cls, request = ticket.service_class, ticket.request
+        if cls.tenant_exceeds(ticket.lane):
+            self._withdraw(ticket)
+            return self._refusals.for_now(now_ns, request, Reason.TENANT_QUEUE_FULL, cls, lane=ticket.lane)
+        wait_ns = self._forecast.wait_ns(now_ns, ticket)
+        if self._too_late(now_ns + wait_ns, request, cls) is not None:
+            self._withdraw(ticket)
+            return Refused(request, Reason.DEADLINE_UNMEETABLE, None, wait_ns)
+        reason = Reason.PREDICTED_WAIT if wait_ns > cls.max_wait_ns else self._make_room(now_ns, ticket)
+        if reason is not None:
+            self._withdraw(ticket)
+            return self._refusals.for_now(now_ns, request, reason, cls, predicted_wait_ns=wait_ns)
+        self._timers.set(request.id, self._leave_ns(now_ns, ticket))
+        return None
+
+    def _make_room(self, now_ns: int, newcomer: Ticket) -> Reason | None:
+        """Evict whoever must go for the newcomer; the bound that is exceeded when nobody does."""
+        cls = newcomer.service_class
+        while (exceeded := cls.exceeded()) is not None:
+            victims = cls.victims(newcomer, exceeded)
+            if not victims:
+                return exceeded
+            for victim in victims:
+                self._withdraw(victim)
+                self._counters.evicted += 1
+                self._events.append(self._refusals.for_now(now_ns, victim.request, Reason.EVICTED, cls))
+        return None
+
+    # -- in and out of service
+
+    def _advance(self, now_ns: int) -> None:
+        while (request_id := self._timers.pop_due(now_ns)) is not None:
+            self._alarm(now_ns, self._tickets[request_id])
+        self._provider_ready_ns = None
+        while (ticket := self._dispatcher.next(now_ns)) is not None:
+            late = self._too_late(now_ns, ticket.request, ticket.service_class)
+            if late is not None:
+                self._expire(ticket, late)
+                continue
+            ready_ns = self._limits.ready_ns(ticket.provider_tokens)
+            if ready_ns > now_ns:
+                self._provider_ready_ns = ready_ns
+                return
+            self._start(now_ns, ticket)
+
+    def _start(self, now_ns: int, ticket: Ticket) -> None:
+        request = ticket.request
+        self._dispatcher.start(now_ns, ticket)
+        self._counters.dispatched += 1
+        ticket.lease_until_ns = now_ns + ticket.service_class.pool.lease_ns
+        self._timers.set(request.id, ticket.lease_until_ns)
+        reservation = Reservation(
+            self._counters.dispatched,
+            request.id,
+            request.tenant,
+            request.service_class,
+            _estimate(now_ns, ticket),
+            ticket.width / UNIT,
+            ticket.provider_tokens,
+            now_ns,
+            ticket.lease_until_ns,
+        )
+        self._events.append(Dispatched(request, reservation, now_ns - ticket.queued_ns))
+
+    def _alarm(self, now_ns: int, ticket: Ticket) -> None:
+        """Its time may be up; or it is later than it was when the alarm was set."""
+        if ticket.state is State.WAITING:
+            late = self._too_late(now_ns, ticket.request, ticket.service_class)
+            if late is None and now_ns - ticket.queued_ns >= ticket.service_class.max_wait_ns:
+                late = Reason.MAX_WAIT
+            if late is None:
+                self._timers.set(ticket.request.id, self._leave_ns(now_ns, ticket))
+            else:
+                self._expire(ticket, late)
+        elif ticket.lease_until_ns > now_ns:
+            self._timers.set(ticket.request.id, ticket.lease_until_ns)
+        else:
+            self._end_unanswered(now_ns, ticket, ticket.request.input_tokens, ticket.output_tokens)
+            self._counters.failed += 1
+            self._events.append(Expired(ticket.request, Reason.LEASE_EXPIRED))
+
+    def _expire(self, ticket: Ticket, reason: Reason) -> None:
+        self._withdraw(ticket)
+        self._counters.expired += 1
+        self._events.append(Expired(ticket.request, reason))
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        self._dispatcher.withdraw(ticket)
+        self._forget(ticket)
+
+    def _end(self, ticket: Ticket, work: int) -> None:
+        self._dispatcher.finish(ticket, work)
+        self._forget(ticket)
+
+    def _end_unanswered(self, now_ns: int, ticket: Ticket, input_tokens: int, output_tokens: int) -> None:
+        """It cost the tokens it used; declared tool work is charged only to calls that were answered."""
+        self._note_output(now_ns, ticket, output_tokens)
+        self._estimator.lasted(now_ns, ticket.request, now_ns - ticket.started_ns)
+        self._end(ticket, self._meter.tokens(input_tokens + output_tokens))
+
+    def _forget(self, ticket: Ticket) -> None:
+        self._timers.cancel(ticket.request.id)
+        del self._tickets[ticket.request.id]
+
+    def _running(self, request_id: int) -> Ticket | None:
+        ticket = self._tickets.get(request_id)
+        return None if ticket is None or ticket.state is not State.RUNNING else ticket
+
+    # -- time and tokens
+
+    def _note_output(self, now_ns: int, ticket: Ticket, output_tokens: int) -> None:
+        """Output beyond what the provider charged at the start (a caller without max_tokens) is charged now."""
+        ticket.output_tokens = max(ticket.output_tokens, output_tokens)
+        overrun = ticket.output_tokens - ticket.provider_tokens
+        if overrun > 0:
+            ticket.provider_tokens += overrun
+            self._limits.overrun(now_ns, overrun)
+
+    def _too_late(self, start_ns: int, request: Request, cls: ServiceClass) -> Reason | None:
+        """Why it must not start at `start_ns`: its deadline has passed, or passes while it would be served."""
+        if request.deadline_ns is None:
+            return None
+        if start_ns >= request.deadline_ns:
+            return Reason.EXPIRED
+        if start_ns + self._service_ns(start_ns, request, cls) > request.deadline_ns:
+            return Reason.DEADLINE_UNMEETABLE
+        return None
+
+    def _service_ns(self, now_ns: int, request: Request, cls: ServiceClass) -> int:
+        """Expected time in service: of its kind, else of its class, else nothing is known and 0 is assumed."""
+        return self._estimator.service_ns(now_ns, request) or cls.experience.service_ns(now_ns) or 0
+
+    def _leave_ns(self, now_ns: int, ticket: Ticket) -> int:
+        """When a waiting ticket has to be looked at again: then it has waited too long or is too late."""
+        leave_ns = ticket.queued_ns + ticket.service_class.max_wait_ns
+        deadline_ns = ticket.request.deadline_ns
+        if deadline_ns is None:
+            return leave_ns
+        service_ns = self._service_ns(now_ns, ticket.request, ticket.service_class)
+        return min(leave_ns, max(now_ns + 1, deadline_ns - max(service_ns - 1, 0)))
+
+
+def _estimate(now_ns: int, ticket: Ticket) -> WorkEstimate:
+    request = ticket.request
+    left_ns = None if request.deadline_ns is None else request.deadline_ns - now_ns
+    return WorkEstimate(
+        request.input_tokens,
+        ticket.estimated_output_tokens,
+        request.tool_calls,
+        request.tool_seconds,
+        None if left_ns is None else left_ns // 1_000_000,
+        request.service_class,
+    )

@@ -1,0 +1,125 @@
+"""A service class at work: its queue, its bounds, its part of the pool, and what its calls were like lately."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agentload.scheduler.config import ClassConfig
+from agentload.scheduler.estimate import Experience, MovingMean
+from agentload.scheduler.fair_queue import FairQueue
+from agentload.scheduler.pool import Pool
+from agentload.scheduler.reasons import Reason
+from agentload.scheduler.retry_after import VirtualQueue
+from agentload.scheduler.tenants import TenantLane, Ticket
+from agentload.scheduler.work import UNIT
+
+_RECENT = 100
+"""Calls over which a class's means are taken."""
+
+
+class ServiceClass:
+    """One class. Bounds are per class and per tenant: requests, micro-units and bytes."""
+
+    def __init__(
+        self, name: str, config: ClassConfig, pool: Pool, queue: FairQueue, widest_units: float
+    ) -> None:
+        self.name = name
+        self.pool = pool
+        self.share = pool.shares[name]
+        self.queue = queue
+        self.promises = VirtualQueue()
+        """Places in the class's queue promised to refused callers."""
+        self.max_wait_ns = round(config.max_wait_s * 1e9)
+        self.max_requests = config.max_queue
+        self.max_units = None if config.max_queue_units is None else round(config.max_queue_units * UNIT)
+        self.max_bytes = config.max_queue_bytes
+        self.tenant_max_requests = (
+            max(1, config.max_queue // 2) if config.tenant_max_queue is None else config.tenant_max_queue
+        )
+        self.widest = min(round(widest_units * UNIT), pool.widest(self.share))
+        """Micro-units of the widest job that it may ever have."""
+        self.nothing_within = -1
+        """The room for which nothing was found that fits, while that still holds; -1 when it has to be looked."""
+        self.experience = Experience(_RECENT)
+        self.work = MovingMean(_RECENT)
+        """Micro-units of a call, as settled."""
+        self.tokens = MovingMean(_RECENT)
+        """Tokens that the provider charged for a call."""
+
+    def served(self, now_ns: int, ticket: Ticket, work: int, output_tokens: int) -> None:
+        """Learn from a call that was answered whole."""
+        self.experience.served(now_ns, output_tokens, now_ns - ticket.started_ns)
+        self.work.add(work)
+        self.tokens.add(ticket.provider_tokens)
+
+    # -- bounds
+
+    def tenant_exceeds(self, lane: TenantLane) -> bool:
+        """Whether the tenant has more waiting than it may: half of the class's units and bytes, except that one
+        request may always wait."""
+        if not self.queue.tenant_bound:
+            return False
+        if len(lane.waiting) > self.tenant_max_requests:
+            return True
+        if len(lane.waiting) == 1:
+            return False
+        too_much = self.max_units is not None and lane.work * 2 > self.max_units
+        return too_much or lane.bytes * 2 > self.max_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether one more request would exceed the number that may wait."""
+        return len(self.queue.waiting) >= self.max_requests
+
+    def exceeded(self) -> Reason | None:
+        """The bound of the class that what waits now exceeds, or None."""
+        if len(self.queue.waiting) > self.max_requests:
+            return Reason.CLASS_QUEUE_FULL
+        if self.max_units is not None and self.queue.work > self.max_units:
+            return Reason.QUEUE_UNITS_FULL
+        if self.queue.bytes > self.max_bytes:
+            return Reason.QUEUE_BYTES_FULL
+        return None
+
+    def victims(self, newcomer: Ticket, exceeded: Reason) -> list[Ticket]:
+        """Who makes room for the newcomer: the newest of the tenant most over its share.
+
+        Empty when that is the newcomer's own tenant, when room cannot be made, or when the policy drops
+        newcomers; the newcomer loses then.
+        """
+        if not self.queue.evicts:
+            return []
+        if exceeded is Reason.QUEUE_UNITS_FULL:
+            return self._largest(newcomer, self.queue.work - (self.max_units or 0), _work_of)
+        if exceeded is Reason.QUEUE_BYTES_FULL:
+            return self._largest(newcomer, self.queue.bytes - self.max_bytes, _bytes_of)
+        lane = self.queue.heaviest()
+        # Only a tenant with strictly more: among equals the newcomer would take a place to no purpose.
+        return [] if lane is None or lane.load <= newcomer.lane.load else [lane.newest]
+
+    def _largest(
+        self, newcomer: Ticket, excess: int, size: Callable[[Ticket | TenantLane], int]
+    ) -> list[Ticket]:
+        """As many of the newest of the tenant with most (by size per weight) as free `excess`.
+
+        Looks at all that waits: these bounds are the rare ones.
+        """
+        lanes = {id(ticket.lane): ticket.lane for ticket in self.queue.waiting.values()}
+        lane = max(lanes.values(), key=lambda lane: size(lane) / lane.weight)
+        if size(lane) / lane.weight <= size(newcomer.lane) / newcomer.lane.weight:
+            return []
+        chosen: list[Ticket] = []
+        for ticket in reversed(lane.waiting.values()):
+            if excess <= 0:
+                break
+            chosen.append(ticket)
+            excess -= size(ticket)
+        return chosen if excess <= 0 else []
+
+
+def _work_of(what: Ticket | TenantLane) -> int:
+    return what.work
+
+
+def _bytes_of(what: Ticket | TenantLane) -> int:
+    return what.bytes

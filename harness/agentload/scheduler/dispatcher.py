@@ -1,0 +1,179 @@
+"""Which waiting ticket goes next, if any may: class by class, with all of pool, provider and tenant caps.
+
+Every constraint is looked at before anything is taken; then everything is taken, in one step.
+
+Among classes: those within their nominal share come before those that would borrow; among equals the one that
+has had least work for its share (start-time fair queueing again, over classes). What is in service decides
+who may borrow slots; the tags see to it that a class also gets its share of the provider's tokens per minute,
+when those are what is scarce and hardly anything is in service.
+
+A job that does not fit the pool is passed by others for `gather_after`; from then on nothing of its pool starts
+(save what a class takes within its floor) until enough has ended to let it in. So it waits no longer than
+`gather_after` plus the longest call then in service, and the others no longer than that call. The provider's
+bucket is never passed by: it would always be emptied by small calls just before a large one could go.
+"""
+
+from __future__ import annotations
+
+from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.fair_queue import FairQueue
+from agentload.scheduler.limits import ProviderLimits
+from agentload.scheduler.pool import Pool
+from agentload.scheduler.tenants import State, Ticket
+
+
+class Dispatcher:
+    """Pools, classes and the provider's limits, and the order among them."""
+
+    def __init__(self, config: GatewayConfig, policy: type[FairQueue]) -> None:
+        self.limits = ProviderLimits(config.upstream)
+        self.pools: list[Pool] = []
+        self._order: list[ServiceClass] = []
+        self._classes_of: dict[str, list[ServiceClass]] = {}
+        self._gathering: dict[str, Ticket] = {}
+        """By pool: the wide job that everybody else waits for."""
+        self._v = 0.0
+        """Virtual time among classes: the largest tag that has been picked."""
+        widest = config.estimation.max_reservation_units
+        for name, pool_config in config.pools.items():
+            pool = Pool(name, pool_config)
+            classes = [
+                ServiceClass(class_name, class_config, pool, policy(config.max_tenants), widest)
+                for class_name, class_config in pool_config.classes.items()
+            ]
+            self.pools.append(pool)
+            self._order += classes
+            self._classes_of[name] = classes
+        self.classes = {cls.name: cls for cls in self._order}
+
+    # -- waiting
+
+    def enqueue(self, ticket: Ticket) -> None:
+        """The ticket joins its class's queue."""
+        cls = ticket.service_class
+        if cls.queue.tenant_cap and cls.pool.in_flight(ticket.request.tenant) >= cls.pool.tenant_slots:
+            cls.queue.block(ticket.request.tenant)
+        cls.queue.push(ticket)
+        if ticket.width <= cls.nothing_within:
+            cls.nothing_within = -1
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """The ticket leaves its queue unserved."""
+        ticket.state = State.GONE
+        self._stop_gathering(ticket)
+        ticket.service_class.queue.remove(ticket)
+        ticket.service_class.nothing_within = -1
+
+    # -- order
+
+    def next(self, now_ns: int) -> Ticket | None:
+        """The ticket whose turn it is among those that the pools have room for. Takes nothing."""
+        best: Ticket | None = None
+        best_key = (False, 0.0)
+        for cls in self._order:
+            ticket = self._candidate(now_ns, cls) if cls.pool.slots_free else None
+            if ticket is not None:
+                key = (cls.pool.over_nominal(cls.share), cls.share.tag)
+                if best is None or key < best_key:
+                    best, best_key = ticket, key
+        return best
+
+    def _candidate(self, now_ns: int, cls: ServiceClass) -> Ticket | None:
+        share, pool = cls.share, cls.pool
+        head = cls.queue.head() if cls.queue.waiting else None
+        if head is None:
+            share.contending = False
+            return None
+        if not share.contending:
+            share.lift(self._class_v())
+            share.contending = True
+        if not pool.has_slot(share):
+            return None
+        room = pool.room(share)
+        if self._gathering:
+            gathering = self._gathering_in(pool)
+            if gathering is not None:
+                return self._beside(gathering, cls, head, room)
+        if head.width <= room:
+            return head
+        return self._behind(now_ns, cls, head, room)
+
+    def _behind(self, now_ns: int, cls: ServiceClass, head: Ticket, room: int) -> Ticket | None:
+        """Somebody behind a head that does not fit, unless the head has been passed for long enough."""
+        if head.stuck_ns is None:
+            head.stuck_ns = now_ns
+        if now_ns - head.stuck_ns < cls.pool.gather_after_ns:
+            return self._first_within(cls, room)
+        self._gathering[cls.pool.name] = head
+        return None
+
+    def _first_within(self, cls: ServiceClass, room: int) -> Ticket | None:
+        if room <= cls.nothing_within:
+            return None
+        ticket = cls.queue.head_within(room)
+        if ticket is None:
+            cls.nothing_within = room
+        return ticket
+
+    def _beside(self, gathering: Ticket, cls: ServiceClass, head: Ticket, room: int) -> Ticket | None:
+        """The gathering job itself once it fits; of other classes, what is within their floor."""
+        if gathering.service_class is cls:
+            return gathering if gathering.width <= room else None
+        return head if head.width <= cls.share.unmet_units else None
+
+    def _gathering_in(self, pool: Pool) -> Ticket | None:
+        ticket = self._gathering.get(pool.name)
+        if ticket is not None and ticket.lane.blocked:
+            # Its tenant reached its cap through another class: nobody should wait for it meanwhile.
+            self._stop_gathering(ticket)
+            return None
+        return ticket
+
+    def _stop_gathering(self, ticket: Ticket) -> None:
+        if self._gathering and self._gathering.get(ticket.service_class.pool.name) is ticket:
+            del self._gathering[ticket.service_class.pool.name]
+
+    def _class_v(self) -> float:
+        """Where a class joins: beside the one that is furthest behind, or where the last one was picked."""
+        return min((cls.share.tag for cls in self._order if cls.share.contending), default=self._v)
+
+    # -- running
+
+    def start(self, now_ns: int, ticket: Ticket) -> None:
+        """Take everything for the ticket: its turn, a slot, its units, and the provider's tokens."""
+        cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
+        tenant = ticket.request.tenant
+        self._stop_gathering(ticket)
+        cls.queue.start(ticket)
+        cls.nothing_within = -1
+        self._v = max(self._v, share.tag)
+        ticket.class_epoch = share.epoch
+        share.charge(ticket.work, share.epoch, 0.0)
+        self.limits.take(now_ns, ticket.provider_tokens)
+        ticket.state = State.RUNNING
+        ticket.started_ns = now_ns
+        if pool.take(share, tenant, ticket.width) >= pool.tenant_slots and cls.queue.tenant_cap:
+            for other in self._classes_of[pool.name]:
+                other.queue.block(tenant)
+
+    def charge(self, ticket: Ticket, work: int) -> None:
+        """The running ticket has cost `work` micro-units by now: charge what exceeds the charge so far."""
+        extra = work - ticket.charged
+        if extra > 0:
+            ticket.service_class.queue.charge(ticket, extra)
+            ticket.service_class.share.charge(extra, ticket.class_epoch, 0.0)
+            ticket.charged = work
+
+    def finish(self, ticket: Ticket, work: int) -> None:
+        """The running ticket ended and cost `work` micro-units: settle, and give back slot and units."""
+        cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
+        tenant = ticket.request.tenant
+        ticket.state = State.GONE
+        share.charge(work - ticket.charged, ticket.class_epoch, self._class_v())
+        cls.queue.finish(ticket, work)
+        # Exactly at the cap's edge: lanes are blocked only while the tenant is at its cap.
+        if pool.release(share, tenant, ticket.width) == pool.tenant_slots - 1 and cls.queue.tenant_cap:
+            for other in self._classes_of[pool.name]:
+                other.queue.unblock(tenant)
+                other.nothing_within = -1

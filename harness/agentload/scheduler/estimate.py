@@ -1,0 +1,114 @@
+"""What requests turn out to cost, learnt from what they cost before, in bounded memory."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from agentload.scheduler.config import EstimationConfig
+from agentload.scheduler.work import Request
+
+SERVICE_WINDOW = 50
+"""Durations are averaged over fewer values than tokens: a provider slows down within seconds."""
+STALE_NS = 30_000_000_000
+"""An expected duration that nothing has confirmed for so long refuses nobody: refusing everything on the
+strength of it would stop the learning, and the refusals would never end."""
+
+
+class MovingMean:
+    """The mean of what was seen, with the weight of a window: exact for the first `window` values, then
+    exponential with that time constant. It needs no list of them."""
+
+    __slots__ = ("_window", "count", "mean")
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self.count = 0
+        self.mean = 0.0
+
+    def add(self, value: float) -> None:
+        """Take one more value into account."""
+        self.count += 1
+        self.mean += (value - self.mean) / min(self.count, self._window)
+
+
+class Experience:
+    """What one kind of request was like: output tokens and time in service."""
+
+    __slots__ = ("_seen_ns", "output_tokens", "service")
+
+    def __init__(self, window: int) -> None:
+        self.output_tokens = MovingMean(window)
+        self.service = MovingMean(SERVICE_WINDOW)
+        self._seen_ns = 0
+
+    def served(self, now_ns: int, output_tokens: int, service_ns: int) -> None:
+        """A call was answered whole."""
+        self.output_tokens.add(output_tokens)
+        self.lasted(now_ns, service_ns)
+
+    def lasted(self, now_ns: int, service_ns: int) -> None:
+        """A call took that long."""
+        self.service.add(service_ns)
+        self._seen_ns = now_ns
+
+    def service_ns(self, now_ns: int) -> int | None:
+        """Expected time in service, or None when there is nothing recent to go by."""
+        if not self.service.count or now_ns - self._seen_ns > STALE_NS:
+            return None
+        return round(self.service.mean)
+
+
+class Estimator:
+    """Experience by tenant, workflow and model; the least recently used kinds are forgotten."""
+
+    def __init__(self, config: EstimationConfig, max_keys: int) -> None:
+        self._config = config
+        self._max_keys = max_keys
+        self._kinds: OrderedDict[Hashable, Experience] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def output_tokens(self, request: Request) -> int:
+        """Expected output: what was declared, corrected by what this kind of request really produced.
+
+        A caller that declares much is charged what it usually needs, with a safety margin; one that declares
+        less than it produces is charged what it produces. Never less than was learnt.
+        """
+        declared = request.max_output_tokens
+        experience = self._kinds.get(_kind(request))
+        if experience is None or not experience.output_tokens.count:
+            return self._config.default_output_tokens if declared is None else declared
+        learnt = experience.output_tokens.mean
+        with_margin = learnt * self._config.safety_multiplier
+        return math.ceil(max(learnt, with_margin if declared is None else min(declared, with_margin)))
+
+    def service_ns(self, now_ns: int, request: Request) -> int | None:
+        """Expected time in service of this kind of request, or None when there is nothing recent to go by."""
+        experience = self._kinds.get(_kind(request))
+        return None if experience is None else experience.service_ns(now_ns)
+
+    def served(self, now_ns: int, request: Request, output_tokens: int, service_ns: int) -> None:
+        """Learn from a call that was answered whole."""
+        self._experience(request).served(now_ns, output_tokens, service_ns)
+
+    def lasted(self, now_ns: int, request: Request, service_ns: int) -> None:
+        """Learn from a call that was cut off: it would have taken at least that long."""
+        if service_ns > (self.service_ns(now_ns, request) or 0):
+            self._experience(request).lasted(now_ns, service_ns)
+
+    def _experience(self, request: Request) -> Experience:
+        kind = _kind(request)
+        experience = self._kinds.get(kind)
+        if experience is None:
+            if len(self._kinds) >= self._max_keys:
+                self._kinds.popitem(last=False)
+            experience = self._kinds[kind] = Experience(self._config.update_window)
+        self._kinds.move_to_end(kind)
+        return experience
+
+
+def _kind(request: Request) -> Hashable:
+    return (request.tenant, request.workflow, request.model)

@@ -1,0 +1,75 @@
+"""How long will it take: rates and waits, worked out from what calls were like lately.
+
+Estimates for two decisions only: whether a newcomer can make its deadline, and what a refused caller is told.
+"""
+
+from __future__ import annotations
+
+from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.limits import ProviderLimits
+from agentload.scheduler.tenants import TenantLane, Ticket
+
+_GUESS_NS = 1_000_000_000
+"""Time in service while nothing has been served yet; only promises rest on it, never a refusal."""
+
+
+class Forecast:
+    """Rates of classes and lanes. Times in nanoseconds."""
+
+    def __init__(self, classes: list[ServiceClass], limits: ProviderLimits) -> None:
+        self._classes = classes
+        self._of_pool = {cls.name: [c for c in classes if c.pool is cls.pool] for cls in classes}
+        self._limits = limits
+
+    def wait_ns(self, now_ns: int, ticket: Ticket) -> int:
+        """How long a ticket that has just joined will wait; 0 when nothing is known that says otherwise."""
+        cls = ticket.service_class
+        calls_ahead = cls.queue.ahead(ticket) / (cls.work.mean or ticket.work)
+        service_ns = cls.experience.service.mean
+        at_pool = round((calls_ahead + 1) * self._pool_interval_ns(cls, service_ns)) if service_ns else 0
+        at_provider = self._provider_wait_ns(now_ns, ticket, calls_ahead)
+        return max(0, at_pool, at_provider, _cap_wait_ns(ticket, service_ns))
+
+    def interval_ns(self, cls: ServiceClass) -> int:
+        """Time between two starts of the class's calls while it has work waiting."""
+        service_ns = cls.experience.service.mean or _GUESS_NS
+        at_pool = self._pool_interval_ns(cls, service_ns)
+        at_provider = self._limits.interval_ns(cls.tokens.mean) / _part(cls, self._classes)
+        return max(1, round(max(at_pool, at_provider)))
+
+    def lane_interval_ns(self, cls: ServiceClass, lane: TenantLane) -> int:
+        """Time between two starts of the tenant's calls while it has work waiting."""
+        by_weight = self.interval_ns(cls) / cls.queue.part(lane)
+        service_ns = cls.experience.service.mean or _GUESS_NS
+        by_cap = service_ns / cls.pool.tenant_slots if cls.queue.tenant_cap else 0.0
+        return max(1, round(max(by_weight, by_cap)))
+
+    def _provider_wait_ns(self, now_ns: int, ticket: Ticket, calls_ahead: float) -> int:
+        if not self._limits.limited:
+            return self._limits.paused_until_ns - now_ns
+        calls = calls_ahead / _part(ticket.service_class, self._classes)
+        tokens = calls * ticket.service_class.tokens.mean + ticket.provider_tokens
+        return self._limits.drained_ns(calls + 1, tokens) - now_ns
+
+    def _pool_interval_ns(self, cls: ServiceClass, service_ns: float) -> float:
+        """By slots or by units, whichever is scarcer, at the class's part of the pool."""
+        part = _part(cls, self._of_pool[cls.name])
+        if not cls.share.borrows:
+            part = min(part, cls.share.nominal)
+        return service_ns / part * max(1 / cls.pool.slots, cls.work.mean / cls.pool.capacity)
+
+
+def _cap_wait_ns(ticket: Ticket, service_ns: float) -> int:
+    """A tenant at its cap is served `tenant_slots` at a time, whatever else is free."""
+    if not ticket.lane.blocked:
+        return 0
+    return round(len(ticket.lane.waiting) / ticket.service_class.pool.tenant_slots * service_ns)
+
+
+def _part(cls: ServiceClass, rivals: list[ServiceClass]) -> float:
+    """The class's weight among those that have work, itself included: idle ones lend theirs."""
+    total = 0.0
+    for rival in rivals:
+        if rival is cls or rival.share.slots_used or rival.queue.waiting:
+            total += rival.share.weight
+    return cls.share.weight / total

@@ -1,0 +1,184 @@
+"""Start-time fair queueing by work: the reference."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush, heapreplace
+from typing import ClassVar
+
+from agentload.scheduler.fair_queue import FairQueue
+from agentload.scheduler.tenants import TenantLane, Ticket
+from agentload.scheduler.work import UNIT
+
+LOOK_AHEAD = 8
+"""How many tenants are looked at behind a job that does not fit: enough to keep the pool busy, few enough to
+stay cheap with many tenants."""
+
+
+class StartTimeFairQueue(FairQueue):
+    """The tenant with the least tag goes next; its tag then moves on by work / weight. Lacks no safeguard.
+
+    Bound: for two tenants that both have work waiting, |Wi/wi - Wj/wj| <= (C+1)(cmax_i/wi + cmax_j/wj), with C
+    calls in service (Goyal et al., SIGCOMM 1996; Jin, Chase, Kaur, "Interposed proportional sharing", 2004).
+    """
+
+    tenant_bound: ClassVar[bool] = True
+    tenant_cap: ClassVar[bool] = True
+    evicts: ClassVar[bool] = True
+    sleeper_credit: ClassVar[int] = 2 * UNIT
+    """How far behind the work clock a tenant may join, in micro-units (per weight). It keeps a sparse tenant's
+    latency low, and a flood of new tenants delays an old one by no more than this, once."""
+
+    def __init__(self, max_tenants: int) -> None:
+        super().__init__(max_tenants)
+        self._heap: list[tuple[float, int, TenantLane]] = []
+        """Lanes to pick from, by (tag, entry). An entry that is not its lane's current one is dead."""
+        self._idle: list[tuple[float, int, TenantLane]] = []
+        """Idle lanes that are still in debt, by tag."""
+        self._seq = 0
+        self.v = 0.0
+        """Virtual time: the largest tag that has been picked."""
+        self._clock = 0.0
+        """Work done per weight of those that were active: how far a tenant would be that was always there."""
+        self._active_weight = 0.0
+        self._active = 0
+
+    # -- order
+
+    def head(self) -> Ticket | None:
+        """The oldest ticket of the lane with the least tag; who was listed first wins a tie."""
+        heap = self._heap
+        while heap:
+            tag, entry, lane = heap[0]
+            if lane.entry != entry:
+                heappop(heap)
+            elif lane.tag != tag:
+                heapreplace(heap, (lane.tag, entry, lane))  # charged since it was listed
+            else:
+                return lane.first
+        return None
+
+    def head_within(self, room: int) -> Ticket | None:
+        """The first of the next few lanes whose oldest ticket fits."""
+        passed: list[tuple[float, int, TenantLane]] = []
+        found: Ticket | None = None
+        while len(passed) < LOOK_AHEAD and (ticket := self.head()) is not None:
+            if ticket.width <= room:
+                found = ticket
+                break
+            passed.append(heappop(self._heap))
+        for item in passed:
+            heappush(self._heap, item)
+        return found
+
+    def push(self, ticket: Ticket) -> None:
+        """Wait; an idle lane becomes active first."""
+        if ticket.lane.idle:
+            self._active += 1
+            self._active_weight += ticket.lane.weight
+        super().push(ticket)
+
+    def joined(self, lane: TenantLane) -> None:
+        """Start no earlier than the present; a lane in debt starts later."""
+        lane.lift(self.join_at(lane))
+        self._list(lane)
+
+    def join_at(self, lane: TenantLane) -> float:
+        """Where a lane without debt joins.
+
+        Virtual time alone would not do: it is where the latest newcomer stands, so that an endless stream of
+        new tenants would join before an old one for ever. The work clock moves on whoever comes.
+        """
+        return max(self.v, self._clock - self.sleeper_credit / lane.weight)
+
+    def left(self, lane: TenantLane) -> None:
+        """Off the list; its entry dies."""
+        lane.entry = 0
+
+    def ahead(self, ticket: Ticket) -> float:
+        """All that waits, or its own lane's part and debt at the lane's share of the rate, if that is less."""
+        lane = ticket.lane
+        debt = max(0.0, lane.tag - self.v) * lane.weight
+        own = lane.work - ticket.work + debt
+        return min(self.work - ticket.work, own / self.part(lane))
+
+    def part(self, lane: TenantLane) -> float:
+        """Its weight among those that are active."""
+        return lane.weight / max(self._active_weight, lane.weight)
+
+    # -- accounts
+
+    def started(self, ticket: Ticket) -> None:
+        """Charge the estimate. Virtual time moves to the lane's tag."""
+        lane = ticket.lane
+        if lane.tag > self.v:
+            self.v = lane.tag
+        if self._clock < self.v:
+            self._clock = self.v
+        ticket.epoch = lane.epoch
+        lane.tag += ticket.work / lane.weight
+        if lane.waiting:
+            self._list(lane)
+        else:
+            lane.entry = 0
+        self._forget_passed()
+
+    def charge(self, ticket: Ticket, work: int) -> None:
+        """Charge the overrun at once, or refund what was not used; a lane that moved forward is listed anew."""
+        lane = ticket.lane
+        before = lane.tag
+        lane.charge(work, ticket.epoch, self.v)
+        if lane.entry and lane.tag < before:
+            self._list(lane)
+
+    def finished(self, ticket: Ticket, work: int) -> None:
+        """The clock moves on by real work."""
+        # The sum cannot be below one of its terms; rounding could make it so with weights far apart.
+        self._clock += work / max(self._active_weight, ticket.lane.weight)
+        if ticket.lane.idle:
+            self._deactivate(ticket.lane)
+
+    def remove(self, ticket: Ticket) -> None:
+        """Leave unserved; what never ran is never charged."""
+        lane = ticket.lane
+        if not lane.running and len(lane.waiting) == 1:
+            self._deactivate(lane)
+        super().remove(ticket)
+
+    def _deactivate(self, lane: TenantLane) -> None:
+        self._active -= 1
+        # Weights are floats: start from exactly zero again whenever nobody is active.
+        self._active_weight = self._active_weight - lane.weight if self._active else 0.0
+
+    def _list(self, lane: TenantLane) -> None:
+        self._seq += 1
+        lane.entry = self._seq
+        heappush(self._heap, (lane.tag, self._seq, lane))
+
+    # -- forgetting
+
+    def may_forget(self, lane: TenantLane) -> bool:
+        """An idle lane without debt would join where a new one does; one in debt is kept until time passes it."""
+        if lane.tag <= self.v:
+            return True
+        if not lane.retiring:
+            lane.retiring = True
+            self._seq += 1
+            heappush(self._idle, (lane.tag, self._seq, lane))
+        return False
+
+    def make_room(self) -> bool:
+        """Forget the idle lane with the least debt."""
+        while self._idle:
+            _, _, lane = heappop(self._idle)
+            lane.retiring = False
+            if lane.idle and self.lanes.get(lane.tenant) is lane:
+                del self.lanes[lane.tenant]
+                return True
+        return False
+
+    def _forget_passed(self) -> None:
+        while self._idle and self._idle[0][0] <= self.v:
+            _, _, lane = heappop(self._idle)
+            lane.retiring = False
+            if self.lanes.get(lane.tenant) is lane:
+                self._perhaps_forget(lane)

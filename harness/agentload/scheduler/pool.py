@@ -1,0 +1,169 @@
+"""Capacity that classes share: units of work and slots, floors that are kept, the rest lent and taken back.
+
+Three rules. What a class is short of its floor is kept free of everybody else, so a class below its floor
+never waits for others. Up to its nominal share a class comes before those that borrow, so what was lent comes
+back as work ends; calls are not preempted, so it takes as long as the borrowers' calls in service. Beyond
+that, idle capacity is lent to whoever may borrow.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from agentload.scheduler.config import ClassConfig, PoolConfig
+from agentload.scheduler.virtual_time import Flow
+from agentload.scheduler.work import UNIT, WorkEstimate
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Capacity granted to one call, all of it or none, until it is released or its lease runs out."""
+
+    id: int
+    """Unique, ascending in the order of grants."""
+    request_id: int
+    tenant: str
+    service_class: str
+    estimate: WorkEstimate
+    units: float
+    """Work units of the pool; beside them it holds one slot."""
+    provider_tokens: int
+    """Taken from the provider's token bucket."""
+    granted_ns: int
+    expires_ns: int
+    """The lease's first end; every progress report moves the real one on."""
+
+
+class ClassShare(Flow):
+    """One class's part of its pool, and its place among all classes in virtual time."""
+
+    __slots__ = (
+        "borrows",
+        "contending",
+        "floor_slots",
+        "floor_units",
+        "name",
+        "nominal",
+        "nominal_slots",
+        "nominal_units",
+        "slots_used",
+        "units_used",
+        "unmet_slots",
+        "unmet_units",
+    )
+
+    def __init__(self, name: str, config: ClassConfig, pool: PoolConfig, nominal: float) -> None:
+        floor_share = config.min_units / pool.capacity_units
+        if not config.lendable:
+            floor_share = max(floor_share, nominal)
+        # Classes of different pools meet at the provider, each with the weight of the capacity it is due.
+        super().__init__(weight=max(nominal, floor_share) * pool.capacity_units)
+        self.name = name
+        self.borrows = config.borrows
+        self.nominal = max(nominal, floor_share)
+        """Share of the pool, 0..1, that it may use before those that borrow."""
+        self.nominal_units = round(self.nominal * pool.capacity_units * UNIT)
+        self.nominal_slots = max(1, int(self.nominal * pool.slots))
+        self.floor_units = round(floor_share * pool.capacity_units * UNIT)
+        # Rounded down: a fraction of a slot kept free would keep a whole one from everybody.
+        self.floor_slots = int(floor_share * pool.slots)
+        self.units_used = 0
+        self.slots_used = 0
+        self.unmet_units = self.floor_units
+        """Micro-units by which it is below its floor."""
+        self.unmet_slots = self.floor_slots
+        self.contending = False
+        """It has work that could be picked; a class that had none joins anew in virtual time."""
+
+    def use(self, units: int, slots: int) -> tuple[int, int]:
+        """Change what is in use; by how many micro-units and slots the class is now further below its floor."""
+        units_before, slots_before = self.unmet_units, self.unmet_slots
+        self.units_used += units
+        self.slots_used += slots
+        self.unmet_units = max(0, self.floor_units - self.units_used)
+        self.unmet_slots = max(0, self.floor_slots - self.slots_used)
+        return self.unmet_units - units_before, self.unmet_slots - slots_before
+
+
+class Pool:
+    """Units and slots in use, by class and tenant. Micro-units throughout."""
+
+    def __init__(self, name: str, config: PoolConfig) -> None:
+        self.name = name
+        self.capacity = round(config.capacity_units * UNIT)
+        self.slots = config.slots
+        self.tenant_slots = config.tenant_slots or (config.slots + 1) // 2
+        """Calls of one tenant in flight, at most: half the slots by default, rounded up."""
+        self.lease_ns = round(config.lease_s * 1e9)
+        self.gather_after_ns = round(config.gather_after_s * 1e9)
+        total = max(1.0, sum(c.nominal_share for c in config.classes.values()))
+        self.shares = {
+            class_name: ClassShare(class_name, c, config, c.nominal_share / total)
+            for class_name, c in config.classes.items()
+        }
+        self.units_used = 0
+        self.slots_used = 0
+        self._unmet_units = sum(share.unmet_units for share in self.shares.values())
+        self._unmet_slots = sum(share.unmet_slots for share in self.shares.values())
+        self._in_flight: dict[str, int] = {}
+
+    @property
+    def slots_free(self) -> int:
+        """Slots that nobody holds; some may be kept for classes below their floor."""
+        return self.slots - self.slots_used
+
+    def has_slot(self, share: ClassShare) -> bool:
+        """Whether the class may have one more call in flight."""
+        if not share.borrows and share.slots_used >= share.nominal_slots:
+            return False
+        kept_for_others = self._unmet_slots - share.unmet_slots
+        return self.slots_free > kept_for_others
+
+    def room(self, share: ClassShare) -> int:
+        """Micro-units that the class may take now."""
+        kept_for_others = self._unmet_units - share.unmet_units
+        room = self.capacity - self.units_used - kept_for_others
+        if not share.borrows and share.units_used:
+            # With nothing in flight it may take more: a job wider than its share would never run otherwise.
+            room = min(room, share.nominal_units - share.units_used)
+        return room
+
+    def widest(self, share: ClassShare) -> int:
+        """Micro-units that the class can ever take for one job."""
+        kept_for_others = sum(s.floor_units for s in self.shares.values()) - share.floor_units
+        return self.capacity - kept_for_others
+
+    def over_nominal(self, share: ClassShare) -> bool:
+        """Whether the class uses its nominal share of slots or units already: one more call would borrow."""
+        return share.slots_used >= share.nominal * self.slots or share.units_used >= share.nominal_units
+
+    def borrowing(self, share: ClassShare) -> bool:
+        """Whether the class uses more than its nominal share."""
+        return share.slots_used > share.nominal * self.slots or share.units_used > share.nominal_units
+
+    def in_flight(self, tenant: str) -> int:
+        """The tenant's calls in flight in this pool."""
+        return self._in_flight.get(tenant, 0)
+
+    def take(self, share: ClassShare, tenant: str, width: int) -> int:
+        """Take a slot and `width` micro-units; the tenant's calls in flight afterwards."""
+        self._change(share, width, 1)
+        count = self._in_flight.get(tenant, 0) + 1
+        self._in_flight[tenant] = count
+        return count
+
+    def release(self, share: ClassShare, tenant: str, width: int) -> int:
+        """Give back what `take` took; the tenant's calls in flight afterwards."""
+        self._change(share, -width, -1)
+        count = self._in_flight[tenant] - 1
+        if count:
+            self._in_flight[tenant] = count
+        else:
+            del self._in_flight[tenant]
+        return count
+
+    def _change(self, share: ClassShare, units: int, slots: int) -> None:
+        self.units_used += units
+        self.slots_used += slots
+        more_units, more_slots = share.use(units, slots)
+        self._unmet_units += more_units
+        self._unmet_slots += more_slots

@@ -1,0 +1,71 @@
+"""What a refused caller is told: the ready time of every constraint that was exhausted, the latest of them."""
+
+from __future__ import annotations
+
+from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.config import RetryConfig
+from agentload.scheduler.events import Refused
+from agentload.scheduler.forecast import Forecast
+from agentload.scheduler.limits import NS, ProviderLimits
+from agentload.scheduler.reasons import Reason
+from agentload.scheduler.retry_after import RetryAdvice
+from agentload.scheduler.tenants import TenantLane
+from agentload.scheduler.work import Request
+
+
+class Refusals:
+    """Makes Refused events, and remembers what was promised."""
+
+    def __init__(
+        self, config: RetryConfig, advice: RetryAdvice, forecast: Forecast, limits: ProviderLimits
+    ) -> None:
+        self._restart_ns = round(config.base_seconds * NS)
+        self._advice = advice
+        self._forecast = forecast
+        self._limits = limits
+
+    def for_good(self, request: Request, reason: Reason) -> Refused:
+        """No promise: the same request will not be served later either."""
+        return Refused(request, reason, None, None)
+
+    def shutting_down(self, now_ns: int, request: Request) -> Refused:
+        """Another process will have to answer: the usual time for one to take over is all that can be said."""
+        return self._promise(now_ns, request, Reason.SHUTTING_DOWN, now_ns + self._restart_ns, None)
+
+    def for_now(
+        self,
+        now_ns: int,
+        request: Request,
+        reason: Reason,
+        cls: ServiceClass,
+        *,
+        lane: TenantLane | None = None,
+        predicted_wait_ns: int | None = None,
+    ) -> Refused:
+        """It may come back when there is a place: in its class's queue and, where its lane is full, in that.
+
+        A place in the lane is promised only to those refused for want of one, and so for the class; where both
+        are full, the later of the two counts.
+        """
+        due_ns = self._limits.paused_until_ns
+        tenant_full = reason is Reason.TENANT_QUEUE_FULL and lane is not None
+        if lane is not None and tenant_full:
+            due_ns = max(due_ns, self._place_in_lane(now_ns, cls, lane))
+        if not tenant_full or cls.full:
+            excess_ns = max(0, (predicted_wait_ns or 0) - cls.max_wait_ns)
+            due_ns = max(due_ns, self._place_in_class(now_ns + excess_ns, now_ns, cls))
+        return self._promise(now_ns, request, reason, due_ns, predicted_wait_ns)
+
+    def _place_in_lane(self, now_ns: int, cls: ServiceClass, lane: TenantLane) -> int:
+        interval_ns = self._forecast.lane_interval_ns(cls, lane)
+        return self._advice.place_ns(lane.promises, now_ns, self._limits.paused_until_ns, interval_ns)
+
+    def _place_in_class(self, free_from_ns: int, now_ns: int, cls: ServiceClass) -> int:
+        free_from_ns = max(free_from_ns, self._limits.paused_until_ns)
+        return self._advice.place_ns(cls.promises, now_ns, free_from_ns, self._forecast.interval_ns(cls))
+
+    def _promise(
+        self, now_ns: int, request: Request, reason: Reason, due_ns: int, predicted_wait_ns: int | None
+    ) -> Refused:
+        seconds = self._advice.seconds(now_ns, due_ns, request.attempt)
+        return Refused(request, reason, seconds, predicted_wait_ns, due_ns)

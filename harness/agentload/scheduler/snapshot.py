@@ -1,0 +1,161 @@
+"""The scheduler at one instant, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import nlargest
+
+import msgspec
+
+from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.dispatcher import Dispatcher
+from agentload.scheduler.limits import ProviderLimits
+from agentload.scheduler.pool import Pool
+from agentload.scheduler.reasons import Reason
+from agentload.scheduler.work import UNIT
+
+
+class Counters(msgspec.Struct):
+    """Requests by how they ended. At any instant offered = refused + admitted and
+    admitted = completed + failed + expired + cancelled + evicted + running + waiting."""
+
+    offered: int = 0
+    refused: int = 0
+    """Never admitted; by reason in `refused_by`. Evicted ones are counted apart."""
+    admitted: int = 0
+    """Dispatched at once or let into a queue."""
+    dispatched: int = 0
+    completed: int = 0
+    failed: int = 0
+    """Ended without an answer, or lost with their lease."""
+    expired: int = 0
+    cancelled: int = 0
+    evicted: int = 0
+    provider_refusals: int = 0
+    """Times the provider said 429 or 503."""
+    refused_by: dict[Reason, int] = msgspec.field(default_factory=dict[Reason, int])
+
+
+class ClassSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One service class."""
+
+    pool: str
+    waiting: int
+    waiting_units: float
+    waiting_bytes: int
+    oldest_wait_ns: int
+    """Age of the oldest that waits; 0 when nothing does."""
+    running: int
+    reserved_units: float
+    floor_units: float
+    nominal_units: float
+    borrowing: bool
+    """It uses more than its nominal share."""
+
+
+class TenantSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One tenant, over all its classes."""
+
+    waiting: int
+    running: int
+
+
+class PoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One pool."""
+
+    capacity_units: float
+    reserved_units: float
+    slots: int
+    reserved_slots: int
+
+
+class ProviderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Our side of the provider's limits. None where nothing is limited."""
+
+    tokens: float | None
+    """Tokens left in the bucket; negative in debt."""
+    requests: float | None
+    paused_ns: int
+    """How long dispatching is still paused, because the provider asked for it."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything at `at_ns`."""
+
+    at_ns: int
+    draining: bool
+    waiting: int
+    running: int
+    oldest_wait_ns: int
+    classes: dict[str, ClassSnapshot]
+    tenants: dict[str, TenantSnapshot]
+    """Tenants with anything waiting or running, those with most first, at most as many as asked for."""
+    pools: dict[str, PoolSnapshot]
+    provider: ProviderSnapshot
+    counters: Counters
+    """A copy."""
+
+
+def take_snapshot(
+    now_ns: int, dispatcher: Dispatcher, counters: Counters, *, draining: bool, tenants: int
+) -> Snapshot:
+    """Read everything; changes nothing."""
+    classes = {cls.name: _class(now_ns, cls) for cls in dispatcher.classes.values()}
+    return Snapshot(
+        at_ns=now_ns,
+        draining=draining,
+        waiting=sum(c.waiting for c in classes.values()),
+        running=sum(c.running for c in classes.values()),
+        oldest_wait_ns=max(c.oldest_wait_ns for c in classes.values()),
+        classes=classes,
+        tenants=_tenants(dispatcher, tenants),
+        pools={pool.name: _pool(pool) for pool in dispatcher.pools},
+        provider=_provider(now_ns, dispatcher.limits),
+        counters=msgspec.structs.replace(counters, refused_by=dict(counters.refused_by)),
+    )
+
+
+def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
+    queue, share = cls.queue, cls.share
+    oldest = next(iter(queue.waiting.values()), None)
+    return ClassSnapshot(
+        pool=cls.pool.name,
+        waiting=len(queue.waiting),
+        waiting_units=queue.work / UNIT,
+        waiting_bytes=queue.bytes,
+        oldest_wait_ns=0 if oldest is None else now_ns - oldest.queued_ns,
+        running=share.slots_used,
+        reserved_units=share.units_used / UNIT,
+        floor_units=share.floor_units / UNIT,
+        nominal_units=share.nominal_units / UNIT,
+        borrowing=cls.pool.borrowing(share),
+    )
+
+
+def _tenants(dispatcher: Dispatcher, most: int) -> dict[str, TenantSnapshot]:
+    waiting: Counter[str] = Counter()
+    running: Counter[str] = Counter()
+    for cls in dispatcher.classes.values():
+        for name, lane in cls.queue.lanes.items():
+            if not lane.idle:
+                waiting[name] += len(lane.waiting)
+                running[name] += lane.running
+    heaviest = nlargest(most, waiting, key=lambda name: (waiting[name] + running[name], name))
+    return {name: TenantSnapshot(waiting=waiting[name], running=running[name]) for name in heaviest}
+
+
+def _pool(pool: Pool) -> PoolSnapshot:
+    return PoolSnapshot(
+        capacity_units=pool.capacity / UNIT,
+        reserved_units=pool.units_used / UNIT,
+        slots=pool.slots,
+        reserved_slots=pool.slots_used,
+    )
+
+
+def _provider(now_ns: int, limits: ProviderLimits) -> ProviderSnapshot:
+    return ProviderSnapshot(
+        tokens=None if limits.tokens is None else limits.tokens.level(now_ns),
+        requests=None if limits.requests is None else limits.requests.level(now_ns),
+        paused_ns=max(0, limits.paused_until_ns - now_ns),
+    )

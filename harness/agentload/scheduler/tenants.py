@@ -1,0 +1,187 @@
+"""What is kept of one tenant inside one class: its waiting line, and its place in virtual time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import IntEnum
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING
+
+from agentload.scheduler.retry_after import VirtualQueue
+from agentload.scheduler.virtual_time import Flow
+from agentload.scheduler.work import Request
+
+if TYPE_CHECKING:
+    from agentload.scheduler.classes import ServiceClass
+
+
+class State(IntEnum):
+    """Where a ticket is."""
+
+    WAITING = 0
+    RUNNING = 1
+    GONE = 2
+
+
+class Ticket:
+    """The scheduler's own notes on one request, from submission to its end."""
+
+    __slots__ = (
+        "bytes",
+        "charged",
+        "class_epoch",
+        "epoch",
+        "estimated_output_tokens",
+        "lane",
+        "lease_until_ns",
+        "output_tokens",
+        "provider_tokens",
+        "queued_ns",
+        "request",
+        "service_class",
+        "started_ns",
+        "state",
+        "stuck_ns",
+        "width",
+        "work",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        service_class: ServiceClass,
+        lane: TenantLane,
+        estimated_output_tokens: int,
+        work: int,
+        provider_tokens: int,
+        queued_ns: int,
+    ) -> None:
+        self.request = request
+        self.service_class = service_class
+        self.lane = lane
+        self.estimated_output_tokens = estimated_output_tokens
+        self.work = work
+        """Micro-units charged at dispatch."""
+        self.width = min(work, service_class.widest)
+        """Micro-units of the pool that it holds while it runs: its work, but never more than can be granted."""
+        self.provider_tokens = provider_tokens
+        """What the provider has charged, or will."""
+        self.bytes = request.body_bytes
+        self.queued_ns = queued_ns
+        self.state = State.WAITING
+        self.epoch = 0
+        """The lane's epoch when it was charged."""
+        self.class_epoch = 0
+        self.charged = 0
+        """Micro-units charged so far."""
+        self.output_tokens = 0
+        """Produced so far, as far as reported."""
+        self.started_ns = 0
+        self.lease_until_ns = 0
+        self.stuck_ns: int | None = None
+        """Since when it has been at the head without fitting; None when it never was."""
+
+
+class TenantLane(Flow):
+    """One tenant's line: first come, first served."""
+
+    __slots__ = (
+        "blocked",
+        "bytes",
+        "entry",
+        "load_entry",
+        "promises",
+        "retiring",
+        "running",
+        "tenant",
+        "waiting",
+        "work",
+    )
+
+    def __init__(self, tenant: str, weight: float) -> None:
+        super().__init__(weight)
+        self.tenant = tenant
+        self.waiting: OrderedDict[int, Ticket] = OrderedDict()
+        self.work = 0
+        """Micro-units waiting."""
+        self.bytes = 0
+        """Bytes waiting."""
+        self.running = 0
+        self.blocked = False
+        """At its cap: not to be picked until something of it ends."""
+        self.entry = 0
+        """Its place in the policy's own index; 0 when it is not listed there."""
+        self.load_entry = 0
+        """Its place in the index of the heaviest lanes; 0 when it is not listed there."""
+        self.retiring = False
+        """Listed among the idle lanes that are forgotten once virtual time has passed them."""
+        self.promises = VirtualQueue()
+        """Places in this lane promised to refused callers."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing runs."""
+        return not self.running and not self.waiting
+
+    @property
+    def first(self) -> Ticket:
+        """The oldest waiting ticket. Raises StopIteration when nothing waits."""
+        return next(iter(self.waiting.values()))
+
+    @property
+    def newest(self) -> Ticket:
+        """The youngest waiting ticket. Raises StopIteration when nothing waits."""
+        return next(reversed(self.waiting.values()))
+
+    @property
+    def load(self) -> float:
+        """Requests waiting per weight: how far over its share of the queue the tenant is."""
+        return len(self.waiting) / self.weight
+
+    def add(self, ticket: Ticket) -> None:
+        """Join at the end."""
+        self.waiting[ticket.request.id] = ticket
+        self.work += ticket.work
+        self.bytes += ticket.bytes
+
+    def drop(self, ticket: Ticket) -> None:
+        """Leave, from wherever in the line."""
+        del self.waiting[ticket.request.id]
+        self.work -= ticket.work
+        self.bytes -= ticket.bytes
+
+
+class HeaviestLane:
+    """Finds the lane with the largest load in O(log n): a max-heap whose entries are corrected when they surface.
+
+    Only growth has to be reported; a lane that shrank is found to be lighter when it comes to the top.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, TenantLane]] = []
+        self._seq = 0
+
+    def grew(self, lane: TenantLane, lanes: int) -> None:
+        """The lane got one more waiting ticket; `lanes` is how many lanes there are in all."""
+        if len(self._heap) > 64 + 2 * lanes:
+            self._drop_stale()
+        self._seq += 1
+        lane.load_entry = self._seq
+        heappush(self._heap, (-lane.load, self._seq, lane))
+
+    def top(self) -> TenantLane | None:
+        """The heaviest lane (the one that was there first, among equals), or None when nothing waits."""
+        heap = self._heap
+        while heap:
+            negative_load, entry, lane = heap[0]
+            if lane.load_entry != entry or not lane.waiting:
+                heappop(heap)
+            elif lane.load < -negative_load:
+                heapreplace(heap, (-lane.load, entry, lane))
+            else:
+                return lane
+        return None
+
+    def _drop_stale(self) -> None:
+        self._heap = [item for item in self._heap if item[2].load_entry == item[1] and item[2].waiting]
+        heapify(self._heap)

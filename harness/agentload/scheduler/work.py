@@ -1,0 +1,104 @@
+"""How much work a request is: what the caller says, and what it is charged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from agentload.scheduler.config import EstimationConfig
+
+UNIT = 1_000_000
+"""Micro-units in a work unit. Work is added up in whole micro-units, so that what is taken and what is given
+back cancel exactly; only virtual time is a float."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Request:
+    """One attempt that asks to be served. Counts are never negative; times are nanoseconds on one clock."""
+
+    id: int
+    """Unique among all requests of one Admission; given by the caller."""
+    tenant: str
+    service_class: str
+    input_tokens: int
+    text_chars: int
+    """Characters of the decoded text: the provider charges a token for every four."""
+    max_output_tokens: int | None = None
+    """`max_tokens` as sent; None when left out."""
+    arrived_ns: int
+    deadline_ns: int | None = None
+    """Absolute. None: no deadline."""
+    workflow: str = "chat"
+    model: str = ""
+    tool_calls: int = 0
+    """Declared tool calls, in all turns."""
+    tool_seconds: float = 0.0
+    """Declared seconds of tool time, in all turns."""
+    body_bytes: int = 0
+    """What holding it in a queue costs in memory."""
+    attempt: int = 0
+    """0 for the first attempt."""
+    max_attempts: int | None = None
+    """Attempts that the caller's retry envelope allows. None: the configured number."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEstimate:
+    """What a request is expected to cost, dimension by dimension (the article's own fields)."""
+
+    input_tokens: int
+    max_output_tokens: int
+    expected_tool_calls: int
+    expected_tool_seconds: float
+    deadline_ms: int | None
+    """What is left at admission. None: no deadline."""
+    service_class: str
+
+    @property
+    def token_budget(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.max_output_tokens
+
+    def units_by_dimension(self, coefficients: EstimationConfig) -> dict[str, float]:
+        """Work units of each dimension by itself, so that the one that binds can be seen."""
+        return {
+            "tokens": self.token_budget * coefficients.units_per_1000_tokens / 1_000,
+            "tool_calls": self.expected_tool_calls * coefficients.units_per_tool_call,
+            "tool_seconds": self.expected_tool_seconds * coefficients.units_per_tool_second,
+        }
+
+    def work_units(self, coefficients: EstimationConfig) -> float:
+        """All dimensions in one number: (input + output) / 1000 + tool_calls / 4 + tool_seconds / 10 by default."""
+        return sum(self.units_by_dimension(coefficients).values())
+
+
+class WorkMeter:
+    """Work in micro-units, with the coefficients worked out once."""
+
+    __slots__ = ("_per_call", "_per_second", "_per_token")
+
+    def __init__(self, coefficients: EstimationConfig) -> None:
+        self._per_token = coefficients.units_per_1000_tokens * UNIT / 1_000
+        self._per_call = coefficients.units_per_tool_call * UNIT
+        self._per_second = coefficients.units_per_tool_second * UNIT
+
+    def work(self, request: Request, input_tokens: int, output_tokens: int) -> int:
+        """Micro-units of tokens and tools, at least 1: work that cost nothing could be done without end.
+
+        Tool work counts as declared, because nobody reports what the tools really took.
+        """
+        tools = request.tool_calls * self._per_call + request.tool_seconds * self._per_second
+        return max(1, round((input_tokens + output_tokens) * self._per_token + tools))
+
+    def tokens(self, tokens: int) -> int:
+        """Micro-units of tokens alone, at least 1."""
+        return max(1, round(tokens * self._per_token))
+
+
+def provider_tokens(request: Request) -> int:
+    """What the provider's token bucket is asked for: the larger of max_tokens and a quarter of the characters.
+
+    Source: OpenAI's rate-limit guide ("the maximum of max_tokens and the estimated number of tokens based on
+    the character count of your request").
+    """
+    return max(request.max_output_tokens or 0, math.ceil(request.text_chars / 4))
