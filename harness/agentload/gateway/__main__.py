@@ -1,0 +1,51 @@
+"""`python -m agentload.gateway`: the reference gateway as a process. Plain argparse, for a quick start."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentload.errors import AgentloadError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until stopped; the exit code. Errors are one line each."""
+    options = _parser().parse_args(arguments)
+    from agentload.gateway.serve import serve
+
+    try:
+        serve(
+            options.config,
+            upstream=options.upstream,
+            host=options.host,
+            port=options.port,
+            upstream_key_env=options.upstream_key_env,
+            policy=options.policy,
+            parent_pipe=options.parent_pipe,
+            log_level=options.log_level,
+        )
+    except AgentloadError as error:
+        print("\n".join(error.lines), file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m agentload.gateway", description="The reference gateway.")
+    parser.add_argument("--config", type=Path, help="YAML or JSON: pools, classes, tenants, limits, server")
+    parser.add_argument("--upstream", required=True, metavar="URL", help="base URL of the provider")
+    parser.add_argument(
+        "--upstream-key-env", metavar="NAME", help="environment variable with the provider's key"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback only)")
+    parser.add_argument("--port", type=int, default=8080, help="0 picks a free one (default: 8080)")
+    parser.add_argument("--policy", metavar="NAME", help="overrides the configuration's: sfq, fifo, …")
+    parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
+    parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

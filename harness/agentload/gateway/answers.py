@@ -1,0 +1,133 @@
+"""Builds every answer the gateway gives of its own: status, headers, body. PURE.
+
+Bodies have OpenAI's error shape, so that official SDKs show them; the machine-readable reason is both its
+`code` and the `X-Admission-Reason` header. Nothing the provider said about our account is repeated to a
+tenant.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from agentload.gateway.failures import Failure
+from agentload.gateway.headers import TO_CLIENT, Headers, first, only
+from agentload.model import NS
+
+_ACCOUNT = re.compile(rb"\b(?:org|proj|user|acct)[-_][A-Za-z0-9]{6,}|\bsk-[A-Za-z0-9_*-]{6,}")
+_NO_STORE = (b"cache-control", b"no-store")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One whole HTTP response."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def error_type(status: int) -> str:
+    """OpenAI's `type` for a status."""
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"
+
+
+def error_json(status: int, code: str, message: str) -> bytes:
+    """The body of an error, in OpenAI's shape."""
+    error = {"message": message, "type": error_type(status), "param": None, "code": code}
+    return msgspec.json.encode({"error": error})
+
+
+def failure_event(failure: Failure) -> bytes:
+    """A server-sent event that says so: official SDKs raise on it, and on a cut stream they do not."""
+    return b"data: " + error_json(failure.status, failure.reason, failure.message) + b"\n\n"
+
+
+def server_timing(queue_ns: int | None, upstream_ns: int | None) -> tuple[tuple[bytes, bytes], ...]:
+    """`Server-Timing: queue;dur=…, upstream;dur=…` in milliseconds (W3C Server Timing), as far as known."""
+    parts = [
+        b"%s;dur=%.3f" % (name, ns / 1e6)
+        for name, ns in ((b"queue", queue_ns), (b"upstream", upstream_ns))
+        if ns is not None
+    ]
+    return ((b"server-timing", b", ".join(parts)),) if parts else ()
+
+
+def of_failure(
+    failure: Failure, retry_after_s: int | None, queue_ns: int | None = None, upstream_ns: int | None = None
+) -> Answer:
+    """A refusal or a failure as a response.
+
+    A 429 with a promise also carries the IETF's `RateLimit` field
+    (draft-ietf-httpapi-ratelimit-headers-10), which says the same as its Retry-After, as that draft
+    demands. `x-should-retry` is what official SDKs obey: where the same request would be refused again,
+    they are told not to send it.
+    """
+    body = error_json(failure.status, failure.reason, failure.message)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        _NO_STORE,
+        (b"x-admission-reason", failure.reason.encode()),
+        *server_timing(queue_ns, upstream_ns),
+    ]
+    if retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % retry_after_s))
+        if failure.status == 429:
+            headers.append((b"ratelimit", b'"admission";r=0;t=%d' % retry_after_s))
+    if not failure.may_retry:
+        headers.append((b"x-should-retry", b"false"))
+    if failure.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return Answer(failure.status, tuple(headers), body)
+
+
+def passed_on(
+    status: int, upstream: Headers, body: bytes, queue_ns: int | None = None, upstream_ns: int | None = None
+) -> Answer:
+    """A plain answer of the provider: a completion, or its word on what is wrong with the request."""
+    if status >= 400:
+        body = _ACCOUNT.sub(b"[withheld]", body)
+    length = (b"content-length", b"%d" % len(body))
+    return Answer(status, (*stream_headers(upstream, queue_ns, upstream_ns), length), body)
+
+
+def stream_headers(upstream: Headers, queue_ns: int | None, upstream_ns: int | None) -> Headers:
+    """Headers of an answer that is passed on; `upstream_ns` is the time to its first event."""
+    return (
+        *only(upstream, TO_CLIENT),
+        _NO_STORE,
+        (b"x-accel-buffering", b"no"),
+        (b"x-admission-reason", b"admitted"),
+        *server_timing(queue_ns, upstream_ns),
+    )
+
+
+def retry_after_ns(headers: Headers) -> int | None:
+    """How long the provider asked us to wait: `retry-after-ms`, else Retry-After (RFC 9110), else None.
+
+    An HTTP-date is read against the answer's own Date, so that no clock of ours is involved.
+    """
+    for name, unit_ns in ((b"retry-after-ms", NS // 1000), (b"retry-after", NS)):
+        text = first(headers, name)
+        if text:
+            try:
+                seconds = float(text)
+            except ValueError:
+                if name == b"retry-after":
+                    return _until_date_ns(text, first(headers, b"date"))
+                continue
+            return round(seconds * unit_ns) if 0 < seconds < 1e9 else None
+    return None
+
+
+def _until_date_ns(date: str, now: str | None) -> int | None:
+    try:
+        wait = parsedate_to_datetime(date) - parsedate_to_datetime(now or "")
+    except (TypeError, ValueError):
+        return None
+    return max(0, math.ceil(wait.total_seconds())) * NS

@@ -1,0 +1,148 @@
+"""The gateway's HTTP surface. SHELL.
+
+Starlette routes, with a bare-ASGI endpoint for the hot path (Starlette's own request and response objects
+cost a third of it). Health, metrics and debug pages are answered by the loop at once: they never pass
+admission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from agentload.gateway import answers, failures
+from agentload.gateway.core import GatewayCore
+from agentload.gateway.driver import Driver
+from agentload.gateway.exchange import Exchange
+from agentload.gateway.metrics import Metrics, TenantLabels
+from agentload.gateway.upstream import Upstream, UpstreamUnreachable
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.snapshot import Snapshot
+
+
+class ChatEndpoint:
+    """POST /v1/chat/completions."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive, self._driver.core.settings.max_body_bytes)
+        if body is not None:
+            await Exchange(self._driver, receive, send).run(tuple(scope["headers"]), body)
+
+
+async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
+    """The request body, or as much of it as shows that it is too long; None when the client left."""
+    body = bytearray()
+    while len(body) <= max_bytes:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    return bytes(body)
+
+
+class Pages:
+    """Everything that is not a chat call."""
+
+    def __init__(self, driver: Driver, metrics: Metrics) -> None:
+        self._driver = driver
+        self._metrics = metrics
+
+    async def healthz(self, _: Request) -> Response:
+        """Alive: the loop turns."""
+        return Response(b"ok\n", media_type="text/plain")
+
+    async def readyz(self, _: Request) -> Response:
+        """Ready: not shutting down, and not every upstream call fails."""
+        problem = self._driver.core.readiness.problem(self._driver.now_ns())
+        return Response(f"{problem or 'ready'}\n", 503 if problem else 200, media_type="text/plain")
+
+    async def metrics(self, _: Request) -> Response:
+        """Prometheus."""
+        self._metrics.read(self._driver.snapshot(tenants=0))
+        return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def queue(self, _: Request) -> Response:
+        """What waits and what runs, cheap enough to be read ten times a second."""
+        return _json(queue_view(self._driver.snapshot(tenants=0)))
+
+    async def scheduler(self, _: Request) -> Response:
+        """Everything the scheduler can say about itself."""
+        return _json(self._driver.snapshot(tenants=100))
+
+    async def models(self, _: Request) -> Response:
+        """GET /v1/models: the provider's, not queued."""
+        core = self._driver.core
+        try:
+            status, headers, body = await self._driver.upstream.models()
+        except UpstreamUnreachable:
+            return _answer(core.answer_to(failures.BY_KIND[failures.FailureKind.CONNECT]))
+        if status == 200 or status in failures.CALLERS_FAULT:
+            return _answer(answers.passed_on(status, headers, body))
+        return _answer(core.answer_to(failures.of_status(status, body)))
+
+
+def queue_view(snapshot: Snapshot) -> dict[str, Any]:
+    """The few numbers that a sampler wants, units last; `now_ns` is CLOCK_MONOTONIC."""
+    classes = snapshot.classes
+    return {
+        "now_ns": snapshot.at_ns,
+        "waiting": snapshot.waiting,
+        "in_flight": snapshot.running,
+        "oldest_age_s": snapshot.oldest_wait_ns / 1e9,
+        "waiting_units": sum(one.waiting_units for one in classes.values()),
+        "waiting_bytes": sum(one.waiting_bytes for one in classes.values()),
+        "waiting_by_class": {name: one.waiting for name, one in classes.items()},
+        "counters": snapshot.counters,
+    }
+
+
+def _json(value: Any) -> Response:
+    headers = {"cache-control": "no-store"}
+    return Response(msgspec.json.encode(value), media_type="application/json", headers=headers)
+
+
+def _answer(answer: answers.Answer) -> Response:
+    response = Response(answer.body, answer.status)
+    response.raw_headers = list(answer.headers)
+    return response
+
+
+def build_app(config: GatewayConfig, core: GatewayCore, upstream: Upstream) -> Starlette:
+    """The gateway as an ASGI application; connections to the provider live as long as its lifespan."""
+    metrics = Metrics(TenantLabels(config.tenants, core.settings.tenant_labels))
+    driver = Driver(core, upstream, metrics)
+    pages = Pages(driver, metrics)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with upstream:
+            yield
+
+    app = Starlette(
+        routes=[
+            Route("/v1/chat/completions", ChatEndpoint(driver), methods=["POST"]),
+            Route("/v1/models", pages.models),
+            Route("/healthz", pages.healthz),
+            Route("/readyz", pages.readyz),
+            Route("/metrics", pages.metrics),
+            Route("/debug/queue", pages.queue),
+            Route("/debug/scheduler", pages.scheduler),
+        ],
+        lifespan=lifespan,
+    )
+    app.state.driver = driver
+    return app

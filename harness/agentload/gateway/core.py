@@ -1,0 +1,200 @@
+"""The gateway without its sockets: one scheduler, and one lifecycle for each open request. PURE.
+
+`handle(now_ns, event)` returns what is to be done, in order; `next_wakeup_ns()` says when to send a `Tick`
+at the latest. The asyncio shell and the simulator drive this very object, so that what is simulated is what
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from agentload.gateway import answers, failures
+from agentload.gateway.answers import Answer
+from agentload.gateway.envelope import Envelope, EnvelopeReader, Rejected
+from agentload.gateway.failures import Failure
+from agentload.gateway.lifecycle import RequestLifecycle
+from agentload.gateway.protocol import (
+    Action,
+    Arrived,
+    Drain,
+    Event,
+    Progress,
+    ProviderRefused,
+    Record,
+    Respond,
+    Settle,
+    Stop,
+    Submitted,
+    Tick,
+    TimedOut,
+    Withdraw,
+)
+from agentload.gateway.readiness import Readiness
+from agentload.gateway.settings import GatewaySettings
+from agentload.model import NS
+from agentload.scheduler.admission import Admission
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.timers import Timers
+
+UNKNOWN = "unknown"
+"""Tenant and class of a request that could not be read."""
+
+
+class GatewayCore:
+    """Every decision of the gateway. Not thread-safe: one loop drives it."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        settings: GatewaySettings,
+        random: Random,
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
+        """`keys`: secret bearer key → tenant name (see `Identities`)."""
+        self.settings = settings
+        self.admission = Admission(config, random)
+        self.readiness = Readiness(round(settings.readiness_window_s * NS))
+        self._retry = config.retry
+        self._random = random
+        self._reader = EnvelopeReader(config, settings, keys or {})
+        self._open: dict[int, RequestLifecycle] = {}
+        self._timers = Timers()
+
+    @property
+    def open_requests(self) -> int:
+        """Requests that have not ended."""
+        return len(self._open)
+
+    def handle(self, now_ns: int, event: Event) -> list[Action]:
+        """Take one event; everything that is to be done now, for this request and for others, in order."""
+        actions: list[Action] = []
+        match event:
+            case Arrived():
+                self._arrived(now_ns, event, actions)
+            case Submitted():
+                self._submit(now_ns, event.envelope, actions)
+            case Tick():
+                self._tick(now_ns, actions)
+            case Drain():
+                self.readiness.draining = True
+                self.admission.drain(now_ns)
+                self._dispatch(now_ns, actions)
+            case Stop():
+                for still_open in list(self._open.values()):
+                    self._apply(now_ns, still_open, event, actions)
+            case _:
+                lifecycle = self._open.get(event.request_id)
+                if lifecycle is not None and self._apply(now_ns, lifecycle, event, actions):
+                    self._dispatch(now_ns, actions)
+        return actions
+
+    def next_wakeup_ns(self) -> int | None:
+        """When to send a Tick at the latest; None when only another event can change anything."""
+        timer, wakeup = self._timers.next_ns(), self.admission.next_wakeup_ns()
+        if timer is None or wakeup is None:
+            return wakeup if timer is None else timer
+        return min(timer, wakeup)
+
+    def answer_to(self, failure: Failure) -> Answer:
+        """The answer to a call that passes no admission (GET /v1/models) and has failed."""
+        return answers.of_failure(failure, failures.retry_after_s(failure, None, self._retry, self._random))
+
+    # ----------------------------------------------------------------- what comes in
+
+    def _arrived(self, now_ns: int, event: Arrived, actions: list[Action]) -> None:
+        try:
+            envelope = self._reader.read(now_ns, event.request_id, event.headers, event.body)
+        except Rejected as rejected:
+            answer = answers.of_failure(rejected.failure, None)
+            actions.append(Respond(event.request_id, answer.status, answer.headers, answer.body))
+            actions.append(_rejection(event.request_id, rejected.failure))
+        else:
+            self._submit(now_ns, envelope, actions)
+
+    def _submit(self, now_ns: int, envelope: Envelope, actions: list[Action]) -> None:
+        request = envelope.request
+        self._open[request.id] = RequestLifecycle(envelope, self.settings, self._retry, self._random)
+        self.admission.submit(now_ns, request)
+        self._dispatch(now_ns, actions)
+
+    def _tick(self, now_ns: int, actions: list[Action]) -> None:
+        while (request_id := self._timers.pop_due(now_ns)) is not None:
+            lifecycle = self._open.get(request_id)
+            if lifecycle is not None:
+                self._apply(now_ns, lifecycle, TimedOut(request_id), actions)
+        self._dispatch(now_ns, actions)
+
+    # ----------------------------------------------------------------- what follows
+
+    def _dispatch(self, now_ns: int, actions: list[Action]) -> None:
+        """Let the scheduler start, refuse and expire what it can, until it has no more to say."""
+        freed = True
+        while freed:
+            freed = False
+            for event in self.admission.poll(now_ns):
+                lifecycle = self._open.get(event.request.id)
+                if lifecycle is not None:
+                    freed |= self._apply(now_ns, lifecycle, event, actions)
+
+    def _apply(self, now_ns: int, lifecycle: RequestLifecycle, event: object, actions: list[Action]) -> bool:
+        """Tell a lifecycle, and do what it asks of the scheduler. True when that may let others start."""
+        freed = False
+        request_id = lifecycle.request.id
+        for item in lifecycle.handle(now_ns, event):
+            match item:
+                case Settle():
+                    self.admission.complete(
+                        now_ns,
+                        request_id,
+                        input_tokens=item.input_tokens,
+                        output_tokens=item.output_tokens,
+                        ok=item.ok,
+                    )
+                    freed = True
+                case ProviderRefused():
+                    self.admission.provider_refused(now_ns, request_id, item.retry_after_ns)
+                case Withdraw():
+                    self.admission.cancel(now_ns, request_id)
+                    freed = True
+                case Progress():
+                    self.admission.progress(now_ns, request_id, item.output_tokens)
+                case Record():
+                    self._close(now_ns, item)
+                    actions.append(item)
+                case _:
+                    actions.append(item)
+        if lifecycle.timer_ns is not None:
+            self._timers.set(request_id, lifecycle.timer_ns)
+        return freed
+
+    def _close(self, now_ns: int, record: Record) -> None:
+        del self._open[record.request_id]
+        self._timers.cancel(record.request_id)
+        if record.dispatched:
+            self.readiness.observe(now_ns, failed=record.upstream_failed)
+
+
+def _rejection(request_id: int, failure: Failure) -> Record:
+    """The record of a request that never reached the scheduler."""
+    return Record(
+        request_id,
+        tenant=UNKNOWN,
+        service_class=UNKNOWN,
+        workflow=UNKNOWN,
+        attempt=0,
+        stream=False,
+        outcome=failure.outcome,
+        status=failure.status,
+        reason=failure.reason,
+        waited_ns=0,
+        upstream_ns=0,
+        estimated_input_tokens=0,
+        estimated_output_tokens=0,
+        reserved_units=0.0,
+        input_tokens=0,
+        output_tokens=0,
+        dispatched=False,
+        upstream_failed=False,
+    )

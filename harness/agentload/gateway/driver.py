@@ -1,0 +1,107 @@
+"""Connects the core to the loop: the clock, the wake-up timer, and who gets which action. SHELL."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from typing import Protocol
+
+from agentload.gateway.core import GatewayCore
+from agentload.gateway.exchange import Exchange
+from agentload.gateway.protocol import Action, Event, Record, Tick
+from agentload.gateway.upstream import Upstream
+from agentload.scheduler.snapshot import Snapshot
+
+LOG = logging.getLogger("agentload.gateway")
+SLOW_WAIT_NS = 1_000_000_000
+"""Requests that waited longer leave a line in the log, as refused ones do."""
+
+
+class Observer(Protocol):
+    """Hears how requests end."""
+
+    def observe(self, record: Record) -> None: ...
+
+
+class Driver:
+    """Feeds events to the core, and its actions to the exchanges that they are for."""
+
+    def __init__(self, core: GatewayCore, upstream: Upstream, observer: Observer) -> None:
+        self.core = core
+        self.upstream = upstream
+        self._observer = observer
+        self._exchanges: dict[int, Exchange] = {}
+        self._ids = itertools.count(1)
+        self._wakeup: asyncio.TimerHandle | None = None
+        self._wakeup_ns: int | None = None
+
+    @staticmethod
+    def now_ns() -> int:
+        """The core's clock. On Linux it is the same for every process of a machine."""
+        return time.monotonic_ns()
+
+    def snapshot(self, *, tenants: int) -> Snapshot:
+        """The scheduler in numbers, with at most so many tenants."""
+        return self.core.admission.snapshot(self.now_ns(), tenants=tenants)
+
+    def next_id(self) -> int:
+        """A number for a request that has come in."""
+        return next(self._ids)
+
+    def attach(self, exchange: Exchange) -> None:
+        """Actions for this exchange's request go to it from now on."""
+        self._exchanges[exchange.request_id] = exchange
+
+    def detach(self, exchange: Exchange) -> None:
+        """The exchange is over."""
+        self._exchanges.pop(exchange.request_id, None)
+
+    def feed(self, event: Event) -> None:
+        """Tell the core, hand out what follows, and be back when it next wants to know the time."""
+        now_ns = self.now_ns()
+        for action in self.core.handle(now_ns, event):
+            self._hand_out(action)
+        self._set_wakeup(now_ns)
+
+    def _hand_out(self, action: Action) -> None:
+        if isinstance(action, Record):
+            self._observer.observe(action)
+            log(action)
+        exchange = self._exchanges.get(action.request_id)
+        if exchange is not None:
+            exchange.put(action)
+
+    def _set_wakeup(self, now_ns: int) -> None:
+        """One timer on the loop. One that is too early is left alone: a needless Tick does no harm."""
+        next_ns = self.core.next_wakeup_ns()
+        if next_ns is None or (self._wakeup_ns is not None and self._wakeup_ns <= next_ns):
+            return
+        if self._wakeup is not None:
+            self._wakeup.cancel()
+        # Whole milliseconds, rounded up: uvloop rounds to them, and rounding down would spin.
+        delay_ms = max(0, -(-(next_ns - now_ns) // 1_000_000))
+        self._wakeup_ns = next_ns
+        self._wakeup = asyncio.get_running_loop().call_later(delay_ms / 1_000, self._tick)
+
+    def _tick(self) -> None:
+        self._wakeup = self._wakeup_ns = None
+        self.feed(Tick())
+
+
+def log(record: Record) -> None:
+    """Why did it wait, why was it refused: one line for each request that was refused, failed, or slow."""
+    if record.reason == "ok" and record.waited_ns < SLOW_WAIT_NS:
+        return
+    LOG.info(
+        "request=%d tenant=%s class=%s attempt=%d status=%d reason=%s waited_ms=%.1f upstream_ms=%.1f",
+        record.request_id,
+        record.tenant,
+        record.service_class,
+        record.attempt,
+        record.status,
+        record.reason,
+        record.waited_ns / 1e6,
+        record.upstream_ns / 1e6,
+    )

@@ -1,0 +1,257 @@
+"""A client's HTTP request as the scheduler wants it: who, what class, how much work, by when. PURE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+
+from agentload.gateway.failures import Failure
+from agentload.gateway.headers import TO_PROVIDER, Headers, first, only
+from agentload.gateway.settings import GatewaySettings
+from agentload.model import NS, Outcome
+from agentload.scheduler.config import GatewayConfig, TenantConfig
+from agentload.scheduler.work import Request
+
+CHARS_PER_TOKEN = 4
+"""The provider's own estimate of a text's tokens, as OpenAI and Azure document it."""
+ANONYMOUS = "anonymous"
+"""The tenant of requests that name none, where no tenant needs a key."""
+MAX_DEADLINE_MS = 24 * 3600 * 1000
+_USAGE_WISH = b'"stream_options":{"include_usage":true},'
+
+
+class Rejected(Exception):
+    """A request that is wrong whatever the load: answered at once, never queued."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(
+            status=status,
+            reason=reason,
+            message=message,
+            outcome=Outcome.REJECTED if status == 413 else Outcome.FAILED,
+            may_retry=False,
+            worked=False,
+            upstream=False,
+        )
+
+
+class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes to the provider (the shell adds the gateway's own key)."""
+
+    body: bytes
+    headers: Headers = ()
+    stream: bool = False
+    hide_usage: bool = False
+    """The usage event was our wish: it is not passed on."""
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """One client request: what the scheduler decides on, and what the provider will be sent."""
+
+    request: Request
+    call: UpstreamCall
+
+
+# --------------------------------------------------------------------------- the body
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[_Part] | None = None
+    tool_calls: msgspec.Raw = msgspec.Raw()
+
+
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ChatBody(msgspec.Struct):
+    """What the gateway reads of a chat completion request; the provider gets the bytes as they came."""
+
+    model: str
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    max_tokens: _Count | None = None
+    max_completion_tokens: _Count | None = None
+    n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+    tools: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def text_chars(self) -> int:
+        """Characters of decoded text (and of tool definitions and calls, as JSON)."""
+        return len(bytes(self.tools)) + sum(map(_message_chars, self.messages))
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The bound the caller declared over all choices; None when it declared none."""
+        bound = self.max_completion_tokens or self.max_tokens
+        return bound * (self.n or 1) if bound else None
+
+
+_BODY = msgspec.json.Decoder(ChatBody)
+
+
+def _message_chars(message: _Message) -> int:
+    if isinstance(message.content, list):
+        chars = sum(len(part.text or "") for part in message.content)
+    else:
+        chars = len(message.content or "")
+    return chars + len(bytes(message.tool_calls))
+
+
+def read_body(body: bytes, max_bytes: int) -> ChatBody:
+    """Decode and check. Raises Rejected: 413 when longer than `max_bytes`, 400 when it is no chat request."""
+    if len(body) > max_bytes:
+        raise Rejected(413, "body_too_long", f"the request body is longer than {max_bytes} bytes")
+    try:
+        return _BODY.decode(body)
+    except msgspec.ValidationError as error:
+        raise Rejected(400, "invalid_request", f"not a chat completion request: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Rejected(400, "invalid_json", f"the request body is not JSON: {error}") from None
+
+
+def _call(chat: ChatBody, body: bytes, headers: Headers, ask_for_usage: bool) -> UpstreamCall:
+    wish = ask_for_usage and bool(chat.stream) and chat.stream_options is msgspec.UNSET
+    if wish:
+        start = body.index(b"{") + 1
+        body = body[:start] + _USAGE_WISH + body[start:]
+    return UpstreamCall(
+        body=body, headers=only(headers, TO_PROVIDER), stream=bool(chat.stream), hide_usage=wish
+    )
+
+
+# --------------------------------------------------------------------------- the headers
+
+
+def _number(headers: Headers, name: str, default: float | None, *, low: float, high: float) -> float | None:
+    text = first(headers, name.lower().encode())
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        raise Rejected(
+            400, "invalid_header", f"{name}: must be a number from {low:g} to {high:g}, got {text!r}"
+        )
+    return value
+
+
+def _whole(headers: Headers, name: str, default: int | None, *, low: int, high: int) -> int | None:
+    value = _number(headers, name, None, low=low, high=high)
+    if value is None:
+        return default
+    if value != int(value):
+        raise Rejected(400, "invalid_header", f"{name}: must be a whole number, got {value:g}")
+    return int(value)
+
+
+class Identities:
+    """Who a request comes from.
+
+    A tenant with a key is known only by that key. A tenant without one is named by `X-Tenant`: good enough
+    behind a proxy that sets it, or in an experiment.
+    """
+
+    def __init__(self, config: GatewayConfig, keys: Mapping[str, str]) -> None:
+        """`keys`: secret bearer key → tenant name."""
+        self._tenants = config.tenants
+        self._by_digest = {_digest(key): tenant for key, tenant in keys.items()}
+        self._keyed = frozenset(name for name, tenant in config.tenants.items() if tenant.key_env)
+
+    def tenant(self, headers: Headers) -> str:
+        """The tenant's name. Raises Rejected with 401 (a key is needed) or 400 (a name that is none)."""
+        scheme, _, key = (first(headers, b"authorization") or "").partition(" ")
+        if key and self._by_digest and scheme.lower() == "bearer":
+            known = self._by_digest.get(_digest(key.strip()))
+            if known is not None:
+                return known
+        name = first(headers, b"x-tenant")
+        if name in self._keyed or (not name and self._keyed):
+            raise Rejected(401, "invalid_api_key", "send a known key as `Authorization: Bearer KEY`")
+        if not name:
+            return ANONYMOUS
+        if len(name) > 128 or not name.isprintable() or "\ufffd" in name:
+            raise Rejected(400, "invalid_header", "X-Tenant: must be at most 128 printable ASCII characters")
+        return name
+
+    def contract(self, tenant: str) -> TenantConfig | None:
+        """What is agreed with a tenant; None for one nobody has heard of."""
+        return self._tenants.get(tenant)
+
+
+def _digest(key: str) -> bytes:
+    """Keys are compared by digest, so that the time a look-up takes tells nothing about them."""
+    return sha256(key.encode("utf-8", "replace")).digest()
+
+
+class EnvelopeReader:
+    """Turns requests as they came over the wire into envelopes."""
+
+    def __init__(self, config: GatewayConfig, settings: GatewaySettings, keys: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._identities = Identities(config, keys)
+        self._classes = sorted(name for pool in config.pools.values() for name in pool.classes)
+
+    def read(self, now_ns: int, request_id: int, headers: Headers, body: bytes) -> Envelope:
+        """The envelope of one request that arrived at `now_ns`. Raises Rejected."""
+        tenant = self._identities.tenant(headers)
+        service_class = self._service_class(headers, tenant)
+        deadline_ms = _number(headers, "X-Deadline-Ms", None, low=0, high=MAX_DEADLINE_MS)
+        chat = read_body(body, self._settings.max_body_bytes)
+        chars = chat.text_chars
+        request = Request(
+            id=request_id,
+            tenant=tenant,
+            service_class=service_class,
+            workflow=(first(headers, b"x-workflow") or "chat")[:64],
+            model=chat.model,
+            input_tokens=max(1, math.ceil(chars / CHARS_PER_TOKEN)),
+            text_chars=chars,
+            max_output_tokens=chat.max_output_tokens,
+            tool_calls=_whole(headers, "X-Expected-Tool-Calls", 0, low=0, high=100_000) or 0,
+            tool_seconds=_number(headers, "X-Expected-Tool-Seconds", 0.0, low=0, high=86_400) or 0.0,
+            body_bytes=len(body),
+            arrived_ns=now_ns,
+            deadline_ns=None if deadline_ms is None else now_ns + round(deadline_ms * NS / 1000),
+            attempt=_attempt(headers),
+            max_attempts=_whole(headers, "X-Max-Attempts", None, low=1, high=1_000),
+        )
+        return Envelope(request=request, call=_call(chat, body, headers, self._settings.request_usage))
+
+    def _service_class(self, headers: Headers, tenant: str) -> str:
+        contract = self._identities.contract(tenant)
+        asked = first(headers, b"x-service-class")
+        if asked and asked not in self._classes:
+            known = ", ".join(self._classes)
+            raise Rejected(
+                400, "unknown_service_class", f"X-Service-Class: no class {asked!r} (known: {known})"
+            )
+        if asked and contract is not None and asked != contract.service_class:
+            raise Rejected(
+                403,
+                "service_class_not_allowed",
+                f"X-Service-Class: this tenant's is '{contract.service_class}'",
+            )
+        granted = asked or (contract or TenantConfig()).service_class
+        if granted not in self._classes:
+            raise Rejected(
+                400, "unknown_service_class", f"X-Service-Class: needed (known: {', '.join(self._classes)})"
+            )
+        return granted
+
+
+def _attempt(headers: Headers) -> int:
+    """From 0. The official SDKs count their retries in a header of their own."""
+    sdk = _whole(headers, "X-Stainless-Retry-Count", 0, low=0, high=1_000)
+    return _whole(headers, "X-Attempt", sdk, low=0, high=1_000) or 0

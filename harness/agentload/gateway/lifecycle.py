@@ -1,0 +1,412 @@
+"""One client request, from admission to its end, as an explicit state machine. PURE.
+
+    WAITING ──Dispatched──> CALLING ──UpstreamHeaders──> HOLDING ──first event──> STREAMING
+       │                       │                            │                        │
+       └───────────────────────┴──────────> ENDED <─────────┴────────────────────────┘
+
+WAITING: in the scheduler's queue. CALLING: a reservation is held and the provider has been called, nothing
+has come back. HOLDING: the provider's status is known, the client has been sent nothing yet (plain bodies
+are held until they are whole, streams until their first event), so any failure can still be answered with
+an honest status. STREAMING: the client has a 200, so a failure can only be said inside the stream.
+
+Three rules hold in every state, and are property-tested: a reservation is released exactly once; a client
+is answered at most once; every request ends with exactly one Record. Events that a state does not expect
+are late news of something that was ended already (a chunk that was under way when the client left), and are
+ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import Any, TypeAlias
+
+from agentload.gateway import answers, failures
+from agentload.gateway.answers import Answer
+from agentload.gateway.envelope import Envelope
+from agentload.gateway.failures import Failure
+from agentload.gateway.protocol import (
+    Action,
+    CancelUpstream,
+    ClientLeft,
+    Effect,
+    EndStream,
+    FailStream,
+    ForwardData,
+    ForwardHeaders,
+    Progress,
+    ProviderRefused,
+    Record,
+    Respond,
+    Settle,
+    StartUpstream,
+    Stop,
+    TimedOut,
+    UpstreamData,
+    UpstreamEnded,
+    UpstreamFailed,
+    UpstreamHeaders,
+    UpstreamRead,
+    Withdraw,
+)
+from agentload.gateway.reply import UpstreamReply
+from agentload.gateway.settings import GatewaySettings
+from agentload.gateway.usage import Reading
+from agentload.model import NS, Outcome
+from agentload.scheduler.config import RetryConfig
+from agentload.scheduler.events import Dispatched, Expired, Refused
+from agentload.scheduler.pool import Reservation
+
+PROGRESS_TOKENS = 128
+"""Output tokens between two reports to the scheduler, which charges the overrun while it happens."""
+
+Step: TypeAlias = list[Action | Effect]
+
+
+class State(Enum):
+    """Where a request is."""
+
+    WAITING = "waiting"
+    CALLING = "calling"
+    HOLDING = "holding"
+    STREAMING = "streaming"
+    ENDED = "ended"
+
+
+class RequestLifecycle:
+    """One client request.
+
+    `timer_ns` is the instant at which it wants to hear TimedOut: None while it waits (the scheduler watches
+    its deadline then) and once it is over.
+    """
+
+    def __init__(
+        self, envelope: Envelope, settings: GatewaySettings, retry: RetryConfig, random: Random
+    ) -> None:
+        self.request = envelope.request
+        self.state = State.WAITING
+        self.timer_ns: int | None = None
+        self._id = envelope.request.id
+        self._call = envelope.call
+        self._settings = settings
+        self._retry = retry
+        self._random = random
+        self._dispatched_ns: int | None = None
+        self._held = False
+        """A reservation is held, and must be released."""
+        self._reservation: Reservation | None = None
+        self._limit_ns = 0
+        self._reply: UpstreamReply | None = None
+        self._reported_tokens = 0
+
+    def handle(self, now_ns: int, event: object) -> Step:
+        """Take one event; what is to be done now, in order."""
+        step = _STEPS[self.state].get(type(event))
+        return step(self, now_ns, event) if step is not None else []
+
+    # ----------------------------------------------------------------- waiting
+
+    def _decided_against(self, now_ns: int, event: Refused | Expired) -> Step:
+        return self._fail(now_ns, failures.of_decision(event))
+
+    def _left_queue(self, now_ns: int, _: ClientLeft) -> Step:
+        return self._abandoned(now_ns, 0)
+
+    def _stopped_waiting(self, now_ns: int, _: Stop) -> Step:
+        return [Withdraw(self._id), *self._fail(now_ns, failures.SHUTTING_DOWN)]
+
+    def _dispatched(self, now_ns: int, event: Dispatched) -> Step:
+        self._dispatched_ns = now_ns
+        self._held, self._reservation = True, event.reservation
+        self._limit_ns = self._last_instant_ns(now_ns)
+        self.state = State.CALLING
+        if self._limit_ns <= now_ns:
+            return self._fail(now_ns, failures.DEADLINE_BEFORE_CALL)
+        self._arm(now_ns)
+        connect_ns = min(_ns(self._settings.connect_s), self._limit_ns - now_ns)
+        return [StartUpstream(self._id, self._call, connect_ns)]
+
+    def _last_instant_ns(self, now_ns: int) -> int:
+        """When the call must be over: the caller's deadline less what our answer takes, or our own bound."""
+        own = now_ns + _ns(self._settings.total_s)
+        if self.request.deadline_ns is None:
+            return own
+        return min(own, self.request.deadline_ns - _ns(self._settings.answer_margin_s))
+
+    # ----------------------------------------------------------------- calling
+
+    def _headers(self, now_ns: int, event: UpstreamHeaders) -> Step:
+        self.state = State.HOLDING
+        self._reply = UpstreamReply(
+            event.status,
+            event.headers,
+            asked_for_stream=self._call.stream,
+            hide_usage=self._call.hide_usage,
+            max_bytes=self._settings.max_answer_bytes,
+        )
+        self._arm(now_ns)
+        return []
+
+    def _call_failed(self, now_ns: int, event: UpstreamFailed) -> Step:
+        # A second attempt would start here, and in `_provider_said_no` for refusals: give the reservation
+        # back, pass admission again, and be WAITING once more. The client has been sent nothing yet.
+        return self._fail(now_ns, failures.BY_KIND[event.kind])
+
+    def _call_ended(self, now_ns: int, _: UpstreamEnded) -> Step:
+        return self._fail(now_ns, failures.TRUNCATED)
+
+    # ----------------------------------------------------------------- holding and streaming
+
+    def _data(self, now_ns: int, event: UpstreamData) -> Step:
+        return self._take(now_ns, self._answer.feed(event.data))
+
+    def _read(self, now_ns: int, event: UpstreamRead) -> Step:
+        return self._take(now_ns, self._answer.take(event.reading))
+
+    def _take(self, now_ns: int, reading: Reading) -> Step:
+        step = self._forward(now_ns, reading) if self._answer.is_stream else []
+        if reading.error is not None:
+            return [*step, *self._fail(now_ns, failures.of_error(reading.error), cancel=True)]
+        produced = self._answer.output_tokens
+        if produced - self._reported_tokens >= PROGRESS_TOKENS:
+            self._reported_tokens = produced
+            step.append(Progress(self._id, produced))
+        self._arm(now_ns)
+        return step
+
+    def _forward(self, now_ns: int, reading: Reading) -> Step:
+        if not (reading.forward or reading.tokens):
+            return []
+        data = ForwardData(self._id, reading.forward)
+        if self.state is State.STREAMING:
+            return [data]
+        self.state = State.STREAMING
+        reply = self._answer
+        headers = answers.stream_headers(reply.headers, self._waited_ns(now_ns), self._upstream_ns(now_ns))
+        return [ForwardHeaders(self._id, reply.status, headers), data]
+
+    def _held_ended(self, now_ns: int, event: UpstreamEnded) -> Step:
+        reply = self._answer
+        if not reply.ok:
+            return self._provider_said_no(now_ns)
+        if reply.is_stream or not event.clean:
+            return self._fail(now_ns, failures.TRUNCATED)
+        error = reply.finish().error
+        if error is not None:
+            return self._fail(now_ns, failures.of_error(error))
+        return self._respond(now_ns, self._passed_on(now_ns), Outcome.ANSWERED, "ok")
+
+    def _held_failed(self, now_ns: int, event: UpstreamFailed) -> Step:
+        if not self._answer.ok:
+            return self._provider_said_no(now_ns)
+        return self._fail(now_ns, failures.BY_KIND[event.kind])
+
+    def _stream_over(self, now_ns: int, _: UpstreamEnded | UpstreamFailed) -> Step:
+        return self._complete(now_ns) if self._answer.terminal else self._fail(now_ns, failures.TRUNCATED)
+
+    def _provider_said_no(self, now_ns: int, *, cancel: bool = False) -> Step:
+        reply = self._answer
+        if reply.status in failures.CALLERS_FAULT:
+            step: Step = [CancelUpstream(self._id)] if cancel else []
+            return step + self._respond(
+                now_ns, self._passed_on(now_ns), Outcome.FAILED, "refused_by_provider"
+            )
+        return self._fail(now_ns, failures.of_status(reply.status, reply.body), cancel=cancel)
+
+    def _passed_on(self, now_ns: int) -> Answer:
+        reply = self._answer
+        waited, upstream = self._waited_ns(now_ns), self._upstream_ns(now_ns)
+        return answers.passed_on(reply.status, reply.headers, reply.body, waited, upstream)
+
+    # ----------------------------------------------------------------- endings from outside
+
+    def _timed_out(self, now_ns: int, _: TimedOut) -> Step:
+        reply = self._reply
+        if reply is not None and reply.terminal and self.state is State.STREAMING:
+            return [CancelUpstream(self._id), *self._complete(now_ns)]
+        if reply is not None and not reply.ok:
+            return self._provider_said_no(now_ns, cancel=True)
+        return self._fail(now_ns, self._which_timeout(now_ns), cancel=True)
+
+    def _which_timeout(self, now_ns: int) -> Failure:
+        if now_ns >= self._limit_ns:
+            own = self._dispatched_at + _ns(self._settings.total_s)
+            return failures.TOTAL_TIMEOUT if self._limit_ns == own else failures.DEADLINE
+        return failures.FIRST_BYTE_TIMEOUT if self._awaits_first_event else failures.IDLE_TIMEOUT
+
+    def _left(self, now_ns: int, _: ClientLeft) -> Step:
+        step: Step = [CancelUpstream(self._id)]
+        if self.state is not State.STREAMING:
+            return step + self._abandoned(now_ns, 0)
+        status = self._answer.status
+        if self._answer.terminal:
+            return step + self._end(now_ns, Outcome.ANSWERED, status, "ok")
+        return step + self._abandoned(now_ns, status)
+
+    def _lease_expired(self, now_ns: int, _: Expired) -> Step:
+        self._held = False
+        return self._fail(now_ns, failures.LEASE_EXPIRED, cancel=True)
+
+    def _stopped(self, now_ns: int, _: Stop) -> Step:
+        return self._fail(now_ns, failures.SHUTTING_DOWN, cancel=True)
+
+    # ----------------------------------------------------------------- how to end
+
+    def _fail(self, now_ns: int, failure: Failure, *, cancel: bool = False) -> Step:
+        """Say so to the client in the way that is still open, release, record."""
+        step: Step = [CancelUpstream(self._id)] if cancel else []
+        wait_ns = answers.retry_after_ns(self._reply.headers) if self._reply and failure.refused else None
+        if self.state is State.STREAMING:
+            status = self._answer.status
+            step.append(FailStream(self._id, answers.failure_event(failure)))
+        else:
+            status = failure.status
+            wait_s = failures.retry_after_s(failure, wait_ns, self._retry, self._random)
+            upstream_ns = self._upstream_ns(now_ns) if self._dispatched_ns is not None else None
+            step.append(
+                self._whole(answers.of_failure(failure, wait_s, self._waited_ns(now_ns), upstream_ns))
+            )
+        if failure.refused:
+            step.append(ProviderRefused(self._id, wait_ns))
+        return step + self._end(now_ns, failure.outcome, status, failure.reason, failure)
+
+    def _respond(self, now_ns: int, answer: Answer, outcome: Outcome, reason: str) -> Step:
+        return [self._whole(answer), *self._end(now_ns, outcome, answer.status, reason)]
+
+    def _whole(self, answer: Answer) -> Respond:
+        return Respond(self._id, answer.status, answer.headers, answer.body)
+
+    def _complete(self, now_ns: int) -> Step:
+        return [EndStream(self._id), *self._end(now_ns, Outcome.ANSWERED, self._answer.status, "ok")]
+
+    def _abandoned(self, now_ns: int, status: int) -> Step:
+        """Nobody is left to answer: the scheduler forgets the request, and charges what has been produced."""
+        step: Step = [Withdraw(self._id)]
+        if self._reply is not None and self._reply.output_tokens > self._reported_tokens:
+            step.insert(0, Progress(self._id, self._reply.output_tokens))
+        self._held = False
+        return step + self._end(now_ns, Outcome.ABANDONED, status, "client_left")
+
+    def _end(
+        self, now_ns: int, outcome: Outcome, status: int, reason: str, failure: Failure | None = None
+    ) -> Step:
+        """The only way into ENDED."""
+        self.state = State.ENDED
+        self.timer_ns = None
+        used = self._tokens() if failure is None or failure.worked else (0, 0)
+        step: Step = [Settle(self._id, *used, outcome is Outcome.ANSWERED)] if self._held else []
+        self._held = False
+        reserved = self._reservation
+        record = Record(
+            self._id,
+            tenant=self.request.tenant,
+            service_class=self.request.service_class,
+            workflow=self.request.workflow,
+            attempt=self.request.attempt,
+            stream=self._call.stream,
+            outcome=outcome,
+            status=status,
+            reason=reason,
+            waited_ns=self._waited_ns(now_ns),
+            upstream_ns=self._upstream_ns(now_ns),
+            estimated_input_tokens=self.request.input_tokens,
+            estimated_output_tokens=reserved.estimate.max_output_tokens if reserved else 0,
+            reserved_units=reserved.units if reserved else 0.0,
+            input_tokens=used[0],
+            output_tokens=used[1],
+            dispatched=self._dispatched_ns is not None,
+            upstream_failed=failure is not None and failure.upstream,
+        )
+        return [*step, record]
+
+    def _tokens(self) -> tuple[int, int]:
+        """Input and output tokens of the call: the provider's count, else the estimate and what was seen."""
+        if self._dispatched_ns is None:
+            return 0, 0
+        if self._reply is None or self._reply.usage is None:
+            return self.request.input_tokens, self._reply.output_tokens if self._reply else 0
+        return self._reply.usage.input_tokens, self._reply.output_tokens
+
+    # ----------------------------------------------------------------- times
+
+    def _arm(self, now_ns: int) -> None:
+        """Set the timer for the present state, never later than the last instant of use to the caller."""
+        settings = self._settings
+        if self._reply is not None and self._reply.terminal:
+            allowed_ns = now_ns + _ns(settings.linger_s)
+        elif self._awaits_first_event:
+            allowed_ns = self._dispatched_at + _ns(settings.first_byte_s)
+        elif self._reply is None:
+            allowed_ns = self._limit_ns
+        else:
+            allowed_ns = now_ns + _ns(settings.idle_s)
+        self.timer_ns = min(allowed_ns, self._limit_ns)
+
+    @property
+    def _awaits_first_event(self) -> bool:
+        """A stream was asked for and nothing of it has come. (A plain answer comes when it is whole.)"""
+        if self._reply is None:
+            return self._call.stream
+        return self._reply.is_stream and self.state is not State.STREAMING
+
+    @property
+    def _answer(self) -> UpstreamReply:
+        """The provider's answer, in the states that have one."""
+        assert self._reply is not None
+        return self._reply
+
+    @property
+    def _dispatched_at(self) -> int:
+        assert self._dispatched_ns is not None
+        return self._dispatched_ns
+
+    def _waited_ns(self, now_ns: int) -> int:
+        return (now_ns if self._dispatched_ns is None else self._dispatched_ns) - self.request.arrived_ns
+
+    def _upstream_ns(self, now_ns: int) -> int:
+        return 0 if self._dispatched_ns is None else now_ns - self._dispatched_ns
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * NS)
+
+
+_ENDS_A_CALL: dict[type, Callable[[RequestLifecycle, int, Any], Step]] = {
+    ClientLeft: RequestLifecycle._left,
+    TimedOut: RequestLifecycle._timed_out,
+    Expired: RequestLifecycle._lease_expired,
+    Stop: RequestLifecycle._stopped,
+}
+
+_STEPS: dict[State, dict[type, Callable[[RequestLifecycle, int, Any], Step]]] = {
+    State.WAITING: {
+        Dispatched: RequestLifecycle._dispatched,
+        Refused: RequestLifecycle._decided_against,
+        Expired: RequestLifecycle._decided_against,
+        ClientLeft: RequestLifecycle._left_queue,
+        Stop: RequestLifecycle._stopped_waiting,
+    },
+    State.CALLING: {
+        UpstreamHeaders: RequestLifecycle._headers,
+        UpstreamEnded: RequestLifecycle._call_ended,
+        UpstreamFailed: RequestLifecycle._call_failed,
+        **_ENDS_A_CALL,
+    },
+    State.HOLDING: {
+        UpstreamData: RequestLifecycle._data,
+        UpstreamRead: RequestLifecycle._read,
+        UpstreamEnded: RequestLifecycle._held_ended,
+        UpstreamFailed: RequestLifecycle._held_failed,
+        **_ENDS_A_CALL,
+    },
+    State.STREAMING: {
+        UpstreamData: RequestLifecycle._data,
+        UpstreamRead: RequestLifecycle._read,
+        UpstreamEnded: RequestLifecycle._stream_over,
+        UpstreamFailed: RequestLifecycle._stream_over,
+        **_ENDS_A_CALL,
+    },
+    State.ENDED: {},
+}
+"""Which event does what in which state. What is not listed is ignored."""

@@ -1,0 +1,49 @@
+"""What the provider has answered so far: its status, its body piece by piece, and the tokens in it. PURE."""
+
+from __future__ import annotations
+
+from agentload.gateway.headers import Headers, first
+from agentload.gateway.usage import PlainMeter, Reading, SseMeter, Usage
+
+
+class UpstreamReply:
+    """The provider's side of one call, from its headers on."""
+
+    def __init__(
+        self, status: int, headers: Headers, *, asked_for_stream: bool, hide_usage: bool, max_bytes: int
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.ok = 200 <= status < 300
+        content_type = first(headers, b"content-type")
+        streams = content_type.startswith("text/event-stream") if content_type else asked_for_stream
+        self.is_stream = self.ok and streams
+        """Refusals are never streams, whatever was asked for."""
+        self.terminal = False
+        """The provider has said that this is the end."""
+        self.usage: Usage | None = None
+        self.output_tokens = 0
+        self._plain = PlainMeter(max_bytes=max_bytes)
+        self._meter = SseMeter(hide_usage=hide_usage) if self.is_stream else self._plain
+
+    @property
+    def body(self) -> bytes:
+        """A plain body as far as it has come; empty for streams."""
+        return self._plain.body
+
+    def feed(self, data: bytes) -> Reading:
+        """Read on."""
+        return self.take(self._meter.feed(data))
+
+    def finish(self) -> Reading:
+        """The body is over: read what can only be read as a whole."""
+        return Reading() if self.terminal else self.take(self._meter.finish())
+
+    def take(self, reading: Reading) -> Reading:
+        """Count what has been read; the provider's own count replaces ours."""
+        self.output_tokens += reading.tokens
+        if reading.usage is not None:
+            self.usage = reading.usage
+            self.output_tokens = reading.usage.output_tokens
+        self.terminal = self.terminal or reading.terminal
+        return reading

@@ -1,0 +1,149 @@
+"""Runs the gateway as a process: binds, says when it is ready, drains on SIGTERM. SHELL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import socket
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from agentload.errors import UsageError
+from agentload.gateway import config_file
+from agentload.gateway.app import build_app
+from agentload.gateway.core import GatewayCore
+from agentload.gateway.driver import Driver
+from agentload.gateway.protocol import Drain, Stop
+from agentload.gateway.upstream import Upstream
+
+BACKLOG = 4_096
+_POLL_S = 0.05
+
+
+def serve(
+    config_path: Path | None,
+    *,
+    upstream: str,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    upstream_key_env: str | None = None,
+    policy: str | None = None,
+    parent_pipe: bool = False,
+    log_level: str = "warning",
+) -> None:
+    """Serve until told to stop. Raises UsageError for a wrong configuration, and for an address in use.
+
+    `upstream`: base URL of the provider; its key is read from the environment variable `upstream_key_env`.
+    `parent_pipe`: end when standard input reaches its end, so that no gateway outlives what started it.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
+    )
+    config, settings = config_file.load(config_path)
+    if policy is not None:
+        config = config.model_copy(update={"policy": policy})
+    key = _upstream_key(upstream_key_env)
+    core = GatewayCore(config, settings, random.Random(), config_file.tenant_keys(config, os.environ))
+    app = build_app(config, core, Upstream(upstream, key, settings))
+    with _bound(host, port) as listener:
+        server = GatewayServer(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                backlog=BACKLOG,
+                lifespan="on",
+                server_header=False,
+                timeout_keep_alive=30,
+                timeout_graceful_shutdown=1,
+            ),
+            app.state.driver,
+        )
+        if parent_pipe:
+            server.watch_parent()
+        server.run(sockets=[listener])
+
+
+def _upstream_key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise UsageError(f"--upstream-key-env: the environment variable {variable} is not set")
+    return key
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn that says when it listens, and that lets calls in flight finish while it refuses new ones."""
+
+    def __init__(self, config: uvicorn.Config, driver: Driver) -> None:
+        super().__init__(config)
+        self._driver = driver
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leaving = False
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then print the one line that whoever started us waits for."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if self.started and sockets:
+            ready = {"event": "ready", "port": sockets[0].getsockname()[1], "pid": os.getpid()}
+            print(json.dumps(ready), flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: refuse newcomers, let calls in flight finish. Second: leave."""
+        if self._leaving or self._loop is None or not self.started:
+            super().handle_exit(sig, frame)
+            return
+        self._leaving = True
+        self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def _begin_drain(self) -> None:
+        self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        driver, settings = self._driver, self._driver.core.settings
+        driver.feed(Drain())
+        last_ns = driver.now_ns() + round(settings.drain_s * 1e9)
+        while driver.core.open_requests and driver.now_ns() < last_ns:
+            await asyncio.sleep(_POLL_S)
+        driver.feed(Stop())
+        self.should_exit = True
+
+    def watch_parent(self) -> None:
+        """Leave at once when standard input ends: whoever started us is gone, or wants us gone."""
+
+        def watch() -> None:
+            while sys.stdin.buffer.read(4_096):
+                pass
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._leave)
+            self.should_exit = True
+
+        threading.Thread(target=watch, name="parent-pipe", daemon=True).start()
+
+    def _leave(self) -> None:
+        self._driver.feed(Drain())
+        self._driver.feed(Stop())
