@@ -25,6 +25,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """0 when no status arrived (connection error, timeout)."""
     retry_after_s: float | None
     """Parsed Retry-After (delay-seconds or HTTP-date); floats, zero and negatives as sent."""
+    retry_after_ms: float | None = None
+    """The `retry-after-ms` header, where sent; the official SDKs prefer it."""
     should_retry: bool | None = None
     """The `x-should-retry` header, where sent."""
     streamed: bool = False

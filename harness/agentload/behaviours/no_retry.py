@@ -1,0 +1,15 @@
+"""Tries once."""
+
+from __future__ import annotations
+
+from random import Random
+
+from agentload.behaviours import Attempt, Behaviour
+
+
+class NoRetry(Behaviour):
+    """`no-retry`: one attempt, whatever comes of it. Shows the gateway's own decisions, without echoes."""
+
+    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:
+        """Never."""
+        return None

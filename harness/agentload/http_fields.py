@@ -1,0 +1,88 @@
+"""HTTP fields that a client must read exactly: Retry-After and Server-Timing."""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from datetime import UTC, date, datetime
+from email.utils import mktime_tz, parsedate_tz
+from math import isfinite
+
+from agentload.model import NS
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"
+_TIME = r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]):(?P<second>[0-5][0-9]|60)"
+_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_LONG_DAY = "(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
+_DATE_FORMS = (
+    re.compile(rf"{_DAY}, (?P<day>[0-9]{{2}}) {_MONTH} (?P<year>[0-9]{{4}}) {_TIME} GMT"),  # IMF-fixdate
+    re.compile(rf"{_LONG_DAY}, (?P<day>[0-9]{{2}})-{_MONTH}-(?P<year>[0-9]{{2}}) {_TIME} GMT"),  # RFC 850
+    re.compile(rf"{_DAY} {_MONTH} (?P<day>[0-9]{{2}}| [0-9]) {_TIME} (?P<year>[0-9]{{4}})"),  # asctime
+)
+_DELAY = re.compile("[0-9]+")
+_LONGEST_S = 1e15
+_METRIC = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
+_DURATION = re.compile(r';\s*dur\s*=\s*"?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)', re.IGNORECASE)
+
+
+def parse_retry_after(raw: str, now_epoch_s: float) -> float | None:
+    """Seconds from now until the promised instant, None where `raw` is not RFC 9110 §10.2.3 syntax.
+
+    That is: delay-seconds (digits only), or one of the three forms of HTTP-date (§5.6.7), case-sensitive and
+    in GMT. A date in the past gives a negative number. Numbers are capped at 1e15.
+    """
+    text = raw.strip(" \t")
+    if _DELAY.fullmatch(text):
+        return min(float(text), _LONGEST_S)
+    for form in _DATE_FORMS:
+        match = form.fullmatch(text)
+        if match:
+            instant = _epoch_s(
+                {name: value.strip() for name, value in match.groupdict().items()}, now_epoch_s
+            )
+            return None if instant is None else instant - now_epoch_s
+    return None
+
+
+def retry_after_hint(raw: str, now_epoch_s: float) -> float | None:
+    """What a lenient client, such as an official SDK, makes of Retry-After: any number or e-mail date."""
+    try:
+        seconds = float(raw)
+    except ValueError:
+        parsed = parsedate_tz(raw)
+        try:
+            return None if parsed is None else mktime_tz(parsed) - now_epoch_s
+        except (ValueError, OverflowError):
+            return None
+    if isfinite(seconds):
+        return seconds
+    return _LONGEST_S if raw.strip()[:1].isdecimal() else None  # a number too large, or `inf` and `nan`
+
+
+def server_queue_ns(server_timing: str) -> int | None:
+    """`queue;dur=12.5` of a Server-Timing field (milliseconds) in nanoseconds; None where it does not say."""
+    for metric in _METRIC.findall(server_timing):
+        name, semicolon, _ = metric.partition(";")
+        duration = _DURATION.search(metric)
+        if name.strip() == "queue" and semicolon and duration:
+            return round(float(duration[1]) * NS / 1000)
+    return None
+
+
+def _epoch_s(fields: dict[str, str], now_epoch_s: float) -> int | None:
+    year, month, day = int(fields["year"]), _MONTHS.index(fields["month"]) + 1, int(fields["day"])
+    if len(fields["year"]) == 2:
+        year = _full_year(year, now_epoch_s)
+    try:
+        date(year, month, day)
+    except ValueError:
+        return None
+    return timegm((year, month, day, int(fields["hour"]), int(fields["minute"]), int(fields["second"])))
+
+
+def _full_year(two_digits: int, now_epoch_s: float) -> int:
+    """RFC 9110 §5.6.7: a year that seems more than 50 years ahead is the last one with those digits."""
+    this_year = datetime.fromtimestamp(now_epoch_s, UTC).year
+    year = this_year - this_year % 100 + two_digits
+    return year - 100 if year > this_year + 50 else year

@@ -1,0 +1,227 @@
+"""A profile's YAML, checked as a whole: every problem at once, each with its place.
+
+Each phase, tenant and check is validated by itself, so that one wrong number does not hide the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentload import arrivals, behaviours, checks, workloads
+from agentload.arrivals import ArrivalProcess
+from agentload.errors import ProfileError
+from agentload.model import Noun, Phase, Profile, Spec, Tenant
+from agentload.profile_cross_checks import (
+    MAX_COUNT,
+    Demand,
+    check_references,
+    check_sizes,
+    cross_check_phases,
+    cross_check_policy,
+    cross_check_tenants,
+    elements,
+    numbered,
+)
+from agentload.registry import Seam
+from agentload.scheduler.config import GatewayConfig, TenantConfig, UpstreamLimits
+from agentload.validation import model_named, validate, validate_kind
+from agentload.yaml_positions import Document, Path, shown
+from fake_provider.config import ProviderConfig
+
+M = TypeVar("M", bound=BaseModel)
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)]
+
+
+class _Top(Noun):
+    """The outermost keys; lists are validated element by element."""
+
+    name: Name
+    about: str
+    seed: int = Field(default=1, ge=0)
+    phases: list[Any] = Field(min_length=1)
+    provider: ProviderConfig = ProviderConfig()
+    gateway: GatewayConfig = GatewayConfig()
+    tenants: list[Any] = Field(min_length=1)
+    checks: list[Any] = Field(min_length=1)
+    drain_s: float = Field(default=10.0, ge=0, le=600)
+
+
+class _Phase(Phase):
+    name: Name
+
+
+class _Tenant(Noun):
+    """A tenant as written; `arrivals`, `workload` and `client` are validated by their seams."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+    name: Name
+    count: int = Field(default=1, ge=1, le=MAX_COUNT)
+    service_class: Name = Field(default="standard", alias="class")
+    weight: float = Field(default=1.0, gt=0, le=1e6)
+    arrivals: Any = None
+    users: int | None = Field(default=None, ge=1, le=10_000)
+    think_s: float = Field(default=0.0, ge=0, le=3600)
+    during: tuple[str, ...] = ()
+    workload: Any
+    client: Any = "no-retry"
+
+    def names(self) -> list[str]:
+        """The tenants it stands for: `quiet` alone, or `quiet-1`, `quiet-2`, …"""
+        return [self.name] if self.count == 1 else numbered(self.name, self.count)
+
+
+class _Written(NamedTuple):
+    """A valid tenant, its place and its parts."""
+
+    path: Path
+    source: _Tenant
+    process: ArrivalProcess | None
+    parts: dict[str, Spec]
+
+
+def read(document: Document) -> Profile:
+    """The profile. Raises ProfileError with every problem found."""
+    if document.data is None:
+        raise ProfileError(f"{document.file}: is empty; a profile needs a name, phases, tenants and checks")
+    if not isinstance(document.data, dict):
+        raise ProfileError(f"{document.file}:1:1: must be a mapping, got {shown(document.data)}")
+    top = validate(document, (), _Top, document.data)
+    phases = [p for path, raw in elements(document, "phases") if (p := validate(document, path, _Phase, raw))]
+    tenants = [t for path, raw in elements(document, "tenants") if (t := _tenant(document, path, raw))]
+    specs = [s for path, raw in elements(document, "checks") if (s := _check(document, path, raw))]
+    cross_check_phases(document)
+    cross_check_tenants(document)
+    demands = [Demand(t.path, t.source.count, t.source.during, t.process) for t in tenants]
+    check_sizes(document, demands, phases)
+    cross_check_policy(document)
+    document.raise_problems()
+    assert top is not None  # else there was a problem
+    return _assemble(document, top, phases, tenants, specs)
+
+
+# --------------------------------------------------------------------------- one element at a time
+
+
+def _tenant(document: Document, path: Path, raw: Any) -> _Written | None:
+    source = validate(document, path, _Tenant, raw)
+    if not isinstance(raw, dict):
+        return None
+    parts: dict[str, Spec] = {}
+    written = cast("dict[str, Any]", raw)
+    process = _part(document, path, written, "arrivals", arrivals.SEAM, parts)
+    _part(document, path, written, "workload", workloads.SEAM, parts)
+    _part(document, path, {"client": "no-retry", **written}, "client", behaviours.SEAM, parts)
+    _check_load(document, path, written)
+    return None if source is None else _Written(path, source, process, parts)
+
+
+def _part(
+    document: Document, path: Path, raw: dict[str, Any], key: str, seam: Seam[M], parts: dict[str, Spec]
+) -> M | None:
+    """Validate one of a tenant's seam parts; a good one is also noted in `parts`."""
+    if raw.get(key) is None:
+        if key in raw and key != "arrivals":
+            document.complain((*path, key), "must be a mapping with a kind, got nothing")
+        return None
+    made = validate_kind(document, (*path, key), seam, raw[key])
+    if made is None:
+        return None
+    kind, instance = made
+    parts[key] = Spec(kind=kind, params=_params(raw[key]))
+    return instance
+
+
+def _params(raw: Any) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        return {}
+    return {key: value for key, value in cast("dict[str, Any]", raw).items() if key != "kind"}
+
+
+def _check_load(document: Document, path: Path, raw: dict[str, Any]) -> None:
+    """An open loop or a closed one, not both."""
+    is_open, is_closed = raw.get("arrivals") is not None, raw.get("users") is not None
+    if is_open and is_closed:
+        document.complain((*path, "users"), "has arrivals already: a tenant is an open loop or a closed one")
+    elif not is_open and not is_closed:
+        document.complain(path, "needs arrivals (an open loop) or users (a closed loop)")
+    elif is_open and raw.get("think_s"):
+        document.complain((*path, "think_s"), "only closed loops (users) think")
+
+
+def _check(document: Document, path: Path, raw: Any) -> Spec | None:
+    """A bare name, or a mapping of one name to parameters."""
+    if isinstance(raw, str):
+        raw = {raw: {}}
+    if not isinstance(raw, dict) or len(cast("dict[str, Any]", raw)) != 1:
+        document.complain(path, f"must be a check's name, or one name with parameters, got {shown(raw)}")
+        return None
+    [(name, params)] = cast("dict[str, Any]", raw).items()
+    params = {} if params is None else params
+    inner = (*path, name) if (*path, name) in document.places else path
+    model = model_named(document, inner, checks.SEAM, name)
+    if model is None:
+        return None
+    check = validate(document, inner, model, params)
+    if isinstance(params, dict):
+        check_references(document, inner, model, cast("dict[str, Any]", params))
+    return None if check is None else Spec(kind=name, params=params)
+
+
+# --------------------------------------------------------------------------- putting it together
+
+
+def _assemble(
+    document: Document, top: _Top, phases: list[_Phase], written: list[_Written], specs: list[Spec]
+) -> Profile:
+    tenants = tuple(tenant for one in written for tenant in _expanded(one))
+    return Profile(
+        name=top.name,
+        about=top.about,
+        seed=top.seed,
+        phases=tuple(Phase(**dict(phase)) for phase in phases),
+        tenants=tenants,
+        provider=top.provider,
+        gateway=_gateway(top, tenants, document.get(("gateway", "upstream")) or {}),
+        checks=tuple(specs),
+        drain_s=top.drain_s,
+    )
+
+
+def _expanded(written: _Written) -> Iterator[Tenant]:
+    source, parts = written.source, written.parts
+    for name in source.names():
+        yield Tenant(
+            name=name,
+            group=source.name,
+            service_class=source.service_class,
+            weight=source.weight,
+            arrivals=parts.get("arrivals"),
+            users=source.users,
+            think_s=source.think_s,
+            during=source.during,
+            workload=parts["workload"],
+            client=parts["client"],
+        )
+
+
+def _gateway(top: _Top, tenants: Sequence[Tenant], upstream: dict[str, Any]) -> GatewayConfig:
+    """The gateway knows the profile's tenants and the provider's limits, unless it was told otherwise."""
+    from_provider = {
+        "tokens_per_minute": top.provider.tokens_per_minute,
+        "requests_per_minute": top.provider.requests_per_minute,
+        "bucket_s": top.provider.bucket_s,
+    }
+    contracts = {
+        t.name: TenantConfig.model_validate({"class": t.service_class, "weight": t.weight}) for t in tenants
+    }
+    return top.gateway.model_copy(
+        update={
+            "upstream": UpstreamLimits.model_validate({**from_provider, **upstream}),
+            "tenants": {**contracts, **top.gateway.tenants},
+        }
+    )

@@ -1,0 +1,222 @@
+"""What is being tested: where the gateway is, and how it wants to be told who is calling.
+
+A reader turns what stands behind `--target` into a `Target`; one reader per file. Keys come from the
+environment when a request is built; they are in no repr, no error and no JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from math import ceil
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from agentload.errors import ProfileError, UsageError
+from agentload.model import Arrival, Environment, Job, Profile
+from agentload.registry import Seam
+from agentload.targets._urls import chat_path, split_url
+
+DEFAULT_MODEL = "fake-model"
+_PLACEHOLDER = re.compile(r"\{(tenant|class|env:((?:[A-Za-z0-9_]|\{tenant\})+))\}")
+_NOT_IN_FIELDS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
+_MS = 1_000_000
+
+
+class ProviderExpectation(msgspec.Struct, frozen=True, kw_only=True):
+    """Which provider stands behind the gateway, and where. Neither: somebody else's, without a ledger."""
+
+    listens: str | None = None
+    """`HOST:PORT` where agentload shall start its provider, because the gateway calls it there."""
+    running: str | None = None
+    """URL of a fake provider that runs already."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A gateway to send load to."""
+
+    name: str
+    """As the user wrote it."""
+    host: str
+    port: int
+    path: str
+    """Of chat completions, with its leading slash."""
+    tls: bool = False
+    model: str = DEFAULT_MODEL
+    templates: tuple[tuple[str, str], ...] = ()
+    """Header fields with `{tenant}`, `{class}` and `{env:NAME}` still in them."""
+    provider: ProviderExpectation = field(default_factory=ProviderExpectation)
+    environment: Environment = field(default_factory=dict[str, str], repr=False, compare=False)
+
+    @property
+    def base_url(self) -> str:
+        """`http://127.0.0.1:8080`, without a path."""
+        return f"{'https' if self.tls else 'http'}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """Host and port for the Host field; the port is left out where it is the scheme's own."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+
+    def headers(self, arrival: Arrival, attempt: int, now_ns: int) -> list[tuple[str, str]]:
+        """The caller's identity as this target wants it, and the envelope; a template wins over the envelope.
+
+        Raises ProfileError when an environment variable is missing (see `check_tenants`).
+        """
+        fields = [(name, self._filled(text, arrival)) for name, text in self.templates]
+        taken = {name.lower() for name, _ in fields}
+        return fields + [pair for pair in _envelope(arrival, attempt, now_ns) if pair[0].lower() not in taken]
+
+    def check_tenants(self, tenants: Iterable[tuple[str, str]]) -> None:
+        """Find missing or unusable environment variables before the start, for (name, class) of every tenant.
+
+        Raises ProfileError with one line for each.
+        """
+        wrong = {line for name, service_class in tenants for line in self._wrong_fields(name, service_class)}
+        if wrong:
+            raise ProfileError(*sorted(wrong))
+
+    def refuse_strangers(self, allowed: Collection[str]) -> None:
+        """Only this machine is loaded unless the user said otherwise. Raises UsageError."""
+        if not is_loopback(self.host) and self.host.lower() not in {host.lower() for host in allowed}:
+            raise UsageError(
+                f"--target {self.name}: {self.host} is not this machine; "
+                f"load it only if it is yours, with --allow-host {self.host}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-like data, for workers and for the run folder; without the environment, so without keys."""
+        fields = {name: value for name, value in vars(self).items() if name != "environment"}
+        return cast("dict[str, Any]", msgspec.to_builtins(fields))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], environment: Environment) -> Target:
+        """A target from `to_dict`, with this process's environment."""
+        return replace(msgspec.convert(dict(data), cls), environment=environment)
+
+    def _filled(self, text: str, arrival: Arrival) -> str:
+        return _fill(text, arrival.tenant, arrival.service_class, self.environment)
+
+    def _wrong_fields(self, tenant: str, service_class: str) -> Iterator[str]:
+        for name, text in self.templates:
+            try:
+                value = _fill(text, tenant, service_class, self.environment)
+            except ProfileError as error:
+                yield f"{self.name}: headers.{name}: {error}"
+            else:
+                if _NOT_IN_FIELDS.search(value):
+                    yield f"{self.name}: headers.{name}: the value holds characters that no header may carry"
+
+
+class Probe(NamedTuple):
+    """One small chat request, by which to see whether the target is there at all."""
+
+    url: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class TargetReader(ABC):
+    """The contract."""
+
+    @abstractmethod
+    def claims(self, text: str) -> bool:
+        """Whether this reader understands what the user wrote (not whether it is right)."""
+
+    @abstractmethod
+    def read(self, text: str, environment: Environment) -> Target:
+        """The target. Raises UsageError or ProfileError, one line per problem."""
+
+
+SEAM: Seam[TargetReader] = Seam(__name__, TargetReader)
+
+
+def load(text: str, environment: Environment, allow_hosts: Collection[str] = ()) -> Target:
+    """The target that `--target TEXT` means. Hosts other than this machine must be in `allow_hosts`.
+
+    Raises UsageError or ProfileError.
+    """
+    for name in SEAM.names():
+        reader = SEAM.get(name)()
+        if reader.claims(text):
+            target = reader.read(text, environment)
+            target.refuse_strangers(allow_hosts)
+            return target
+    raise UsageError(
+        f"--target {text}: must be a URL such as http://127.0.0.1:8080, or a YAML file such as gateway.yaml"
+    )
+
+
+def bundled(url: str) -> Target:
+    """The reference gateway, which the run has started at `url`. It knows tenants by name."""
+    address = split_url(url)
+    return Target(
+        name="bundled",
+        host=address.host,
+        port=address.port,
+        path=chat_path(address.path),
+        templates=(("X-Tenant", "{tenant}"),),
+    )
+
+
+def probe_request(target: Target, profile: Profile) -> Probe:
+    """A chat request in the name of the profile's first tenant, for before the load; without a marker."""
+    tenant = profile.tenants[0]
+    job = Job(input_tokens=1, output_tokens=1, declared_output_tokens=1)
+    arrival = Arrival(
+        seq=0,
+        tenant=tenant.name,
+        service_class=tenant.service_class,
+        phase=profile.phases[0].name,
+        due_ns=0,
+        job=job,
+    )
+    body = {"model": target.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
+    url = f"{target.base_url}{target.path}"
+    return Probe(url, target.headers(arrival, 0, 0), msgspec.json.encode(body))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, judged by its name alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().removesuffix(".") == "localhost"
+
+
+def unknown_placeholder(text: str) -> str | None:
+    """The first `{…}` of a header template that means nothing, or None."""
+    rest = re.search(r"\{[^}]*\}?", _PLACEHOLDER.sub("", text))
+    return rest[0] if rest else None
+
+
+def _fill(text: str, tenant: str, service_class: str, environment: Environment) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return tenant if match[1] == "tenant" else service_class
+        name = match[2].replace("{tenant}", re.sub(r"[^A-Za-z0-9]", "_", tenant).upper())
+        if name not in environment:
+            raise ProfileError(f"the environment variable {name} is not set")
+        return environment[name]
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def _envelope(arrival: Arrival, attempt: int, now_ns: int) -> Iterator[tuple[str, str]]:
+    """What the reference gateway reads, and others may ignore."""
+    job = arrival.job
+    yield "X-Service-Class", arrival.service_class
+    yield "X-Workflow", job.workflow
+    yield "X-Attempt", str(attempt)
+    if job.tool_calls:
+        yield "X-Expected-Tool-Calls", str(job.tool_calls)
+        yield "X-Expected-Tool-Seconds", f"{job.tool_ns / 1000 / _MS:g}"
+    if job.deadline_ns is not None:
+        left_ns = arrival.due_ns + job.deadline_ns - now_ns
+        yield "X-Deadline-Ms", str(max(1, ceil(left_ns / _MS)))

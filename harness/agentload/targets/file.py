@@ -1,0 +1,139 @@
+"""A gateway described in a YAML file."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from agentload.errors import ProfileError
+from agentload.model import Environment, Noun
+from agentload.targets import (
+    DEFAULT_MODEL,
+    ProviderExpectation,
+    Target,
+    TargetReader,
+    is_loopback,
+    unknown_placeholder,
+)
+from agentload.targets._urls import Address, chat_path, split_url
+from agentload.validation import validate
+from agentload.yaml_positions import Document, compose, read_text, shown
+
+_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_RESERVED = frozenset({"host", "content-length", "transfer-encoding", "content-type", "connection"})
+
+
+class _Provider(Noun):
+    listens: str | None = None
+    running: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.listens is None) == (self.running is None):
+            raise ValueError(
+                "needs either listens (we start the provider there) or running (it runs there already)"
+            )
+        return self
+
+
+class _Source(Noun):
+    base_url: str
+    path: str | None = Field(default=None, pattern="^/[!$-;=@-Z_a-z~%/]*$")
+    model: str = Field(default=DEFAULT_MODEL, min_length=1)
+    tenant_header: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    provider: _Provider | None = None
+
+
+class File(TargetReader):
+    """`--target gateway.yaml`:
+
+        base_url: http://127.0.0.1:8080/v1
+        model: gpt-4o-mini
+        headers:
+          Authorization: "Bearer {env:GATEWAY_KEY_{tenant}}"    # GATEWAY_KEY_QUIET_1 for the tenant quiet-1
+        provider: {listens: "127.0.0.1:9100"}                   # the upstream in your gateway's own config
+
+    Header values may hold `{tenant}`, `{class}` and `{env:NAME}`; keys belong into the environment.
+    """
+
+    def claims(self, text: str) -> bool:
+        """By its suffix."""
+        return text.endswith((".yaml", ".yml")) and "://" not in text
+
+    def read(self, text: str, environment: Environment) -> Target:
+        """Raises ProfileError with one line per problem."""
+        document = compose(read_text(text), text)
+        if not isinstance(document.data, dict):
+            raise ProfileError(
+                f"{text}:1:1: must be a mapping with at least a base_url, got {shown(document.data)}"
+            )
+        source = validate(document, (), _Source, document.data)
+        address = _address(document)
+        templates = _templates(document)
+        _check_provider(document)
+        document.raise_problems()
+        assert source is not None  # else there was a problem
+        assert address is not None
+        provider = source.provider or _Provider.model_construct()
+        return Target(
+            name=text,
+            host=address.host,
+            port=address.port,
+            tls=address.tls,
+            path=chat_path(address.path) if source.path is None else source.path,
+            model=source.model,
+            templates=tuple(templates),
+            provider=ProviderExpectation(listens=provider.listens, running=provider.running),
+            environment=environment,
+        )
+
+
+def _address(document: Document) -> Address | None:
+    url = document.get(("base_url",))
+    if isinstance(url, str):
+        try:
+            return split_url(url)
+        except ValueError as error:
+            document.complain(("base_url",), str(error))
+    return None
+
+
+def _templates(document: Document) -> list[tuple[str, str]]:
+    """The header fields, checked; without any, tenants are named as with a bare URL."""
+    named: Any = document.get(("tenant_header",))
+    given: Any = document.get(("headers",))
+    templates = [(k, v) for k, v in given.items() if isinstance(v, str)] if isinstance(given, dict) else []
+    if isinstance(named, str):
+        _check_name(document, ("tenant_header",), named)
+        templates.append((named, "{tenant}"))
+    for name, text in templates if isinstance(given, dict) else ():
+        if name in given:
+            _check_name(document, ("headers", name), name)
+            unknown = unknown_placeholder(text)
+            if unknown is not None:
+                message = f"unknown placeholder {unknown} (known: {{tenant}}, {{class}}, {{env:NAME}})"
+                document.complain(("headers", name), message)
+    return templates or [("Authorization", "Bearer {tenant}"), ("X-Tenant", "{tenant}")]
+
+
+def _check_name(document: Document, path: tuple[str, ...], name: str) -> None:
+    if not _FIELD_NAME.fullmatch(name):
+        document.complain(path, f"{shown(name)} is not the name of a header field")
+    elif name.lower() in _RESERVED:
+        document.complain(path, f"{name} is set by agentload itself")
+
+
+def _check_provider(document: Document) -> None:
+    listens, running = document.get(("provider", "listens")), document.get(("provider", "running"))
+    if isinstance(listens, str):
+        host, _, port = listens.rpartition(":")
+        if not (is_loopback(host.strip("[]")) and port.isdecimal() and 0 < int(port) < 65_536):
+            document.complain(("provider", "listens"), f"must be 127.0.0.1:PORT, got {shown(listens)}")
+    if isinstance(running, str):
+        try:
+            split_url(running)
+        except ValueError as error:
+            document.complain(("provider", "running"), str(error))

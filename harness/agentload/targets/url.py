@@ -1,0 +1,39 @@
+"""A gateway at a URL, with tenants named in the two usual ways."""
+
+from __future__ import annotations
+
+import re
+
+from agentload.errors import UsageError
+from agentload.model import Environment
+from agentload.targets import Target, TargetReader
+from agentload.targets._urls import chat_path, split_url
+
+_WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+:[0-9]+(/.*)?")
+
+
+class Url(TargetReader):
+    """`--target http://127.0.0.1:8080` (or `…/v1`): sends `Authorization: Bearer TENANT` and `X-Tenant`.
+
+    For other headers, real keys or another path, write a target file.
+    """
+
+    def claims(self, text: str) -> bool:
+        """Anything with a scheme, and `host:port`, so as to say what is missing."""
+        return "://" in text or _WITHOUT_SCHEME.fullmatch(text) is not None
+
+    def read(self, text: str, environment: Environment) -> Target:
+        """Raises UsageError."""
+        try:
+            address = split_url(text)
+        except ValueError as error:
+            shown = text if "@" not in text else "URL"
+            raise UsageError(f"--target {shown}: {error}") from None
+        return Target(
+            name=text,
+            host=address.host,
+            port=address.port,
+            tls=address.tls,
+            path=chat_path(address.path),
+            templates=(("Authorization", "Bearer {tenant}"), ("X-Tenant", "{tenant}")),
+        )

@@ -1,0 +1,324 @@
+"""The client's side of one call, as bytes: the request it sends and what it makes of the answer. Pure.
+
+The reader decides how an attempt ended from status × completeness, by one table (`outcome`). A 200 is only an
+answer when it is whole: a stream without its terminal event is truncated, an error inside it is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, cast
+
+import msgspec
+
+from agentload import __version__
+from agentload.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
+from agentload.logical import AttemptResult
+from agentload.model import Arrival, Job, Outcome
+from agentload.sse import Event, EventParser
+from agentload.targets import Target
+from fake_provider.marker import Marker, decode_ack, message
+
+__all__ = ["Ending", "ReplyReader", "chat_body", "marker_of", "outcome", "parse_retry_after", "request_bytes"]
+
+FOREIGN_ANSWER = "foreign-answer"
+"""The reason of a failure in which the answer carried another request's acknowledgement."""
+_SEQ_BITS = 24
+_MAX_BODY = 8 * 2**20
+_MAX_REASON = 120
+
+# --------------------------------------------------------------------------- what is sent
+
+
+def marker_of(run: int, tenant_index: int, arrival: Arrival, attempt: int) -> Marker:
+    """What tells our provider whose call it is. `tenant_index` is the tenant's place in the profile."""
+    return Marker(
+        run=run,
+        tenant=tenant_index,
+        seq=arrival.seq % 2**_SEQ_BITS,
+        attempt=min(attempt, 255),
+        output_tokens=arrival.job.output_tokens,
+    )
+
+
+def chat_body(job: Job, marker: Marker, model: str) -> bytes:
+    """An OpenAI chat completion request of exactly `job.input_tokens` prompt tokens, unlike any other one."""
+    content = message(marker, job.input_tokens)
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": content}]}
+    if job.declared_output_tokens is not None:
+        body["max_tokens"] = job.declared_output_tokens
+    if job.stream:
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+    return msgspec.json.encode(body)
+
+
+def request_bytes(target: Target, arrival: Arrival, marker: Marker, now_ns: int) -> bytes:
+    """The whole HTTP/1.1 request of one attempt; the marker says which."""
+    body = chat_body(arrival.job, marker, target.model)
+    fields = {
+        "Host": target.authority,
+        "User-Agent": f"agentload/{__version__}",
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream" if arrival.job.stream else "application/json",
+        "Accept-Encoding": "identity",
+        "Content-Length": str(len(body)),
+    }
+    lines = [f"POST {target.path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in fields.items()]
+    lines += [f"{name}: {value}" for name, value in target.headers(arrival, marker.attempt, now_ns)]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+# --------------------------------------------------------------------------- what comes back
+
+
+class Ending(StrEnum):
+    """How the transport left it."""
+
+    COMPLETE = "complete"
+    """The HTTP message ended as its framing said."""
+    CUT = "cut"
+    """No connection, or it ended or broke before that."""
+    LEFT = "left"
+    """The client left: its own timeout, or on purpose."""
+    OPEN = "open"
+    """The run ended first."""
+    UNSENT = "unsent"
+    """The generator never sent it."""
+
+
+_BY_ENDING = {Ending.LEFT: Outcome.ABANDONED, Ending.OPEN: Outcome.UNFINISHED, Ending.UNSENT: Outcome.UNSENT}
+_BY_STATUS = {
+    402: Outcome.REJECTED,
+    413: Outcome.REJECTED,
+    429: Outcome.REJECTED,
+    503: Outcome.REJECTED,
+    504: Outcome.EXPIRED,
+}
+
+
+def outcome(ending: Ending, status: int, *, whole: bool, spoilt: bool) -> Outcome:
+    """The table: a whole answer counts even if the connection lingered; else who ended it, else the status.
+
+    `spoilt`: an error inside a 200, a body that is no answer, or somebody else's answer.
+    """
+    if ending in _BY_ENDING and not whole:
+        return _BY_ENDING[ending]
+    if status != 200:
+        return _BY_STATUS.get(status, Outcome.FAILED)
+    if spoilt:
+        return Outcome.FAILED
+    return Outcome.ANSWERED if whole else Outcome.TRUNCATED
+
+
+class _Delta(msgspec.Struct):
+    content: Any = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: Any = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Reply(msgspec.Struct):
+    """What is read of a completion, a chunk of one, or an error."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    detail: Any = None
+
+
+_decode = msgspec.json.Decoder(_Reply).decode
+
+
+class ReplyReader:
+    """Reads one answer: `head` once, `feed` as bytes come, `result` at the end, whatever the end was."""
+
+    def __init__(self, stream: bool, expected_seq: int) -> None:
+        self.status = 0
+        """The HTTP status; 0 until it has come."""
+        self._stream = stream
+        self._expected_seq = expected_seq % 2**_SEQ_BITS
+        self._fields: dict[str, str] = {}
+        self._answered_epoch_s = 0.0
+        self._events: EventParser | None = None
+        self._body = bytearray()
+        self._text: list[str] = []
+        self._usage = _Usage()
+        self._first_token_ns: int | None = None
+        self._last_token_ns: int | None = None
+        self._finished = False
+        self._done = False
+        self._error: str | None = None
+
+    def head(self, status: int, headers: Iterable[tuple[bytes, bytes]], now_epoch_s: float) -> None:
+        """The status line and fields (not of 1xx answers). `now_epoch_s` is for dates in Retry-After."""
+        self.status = status
+        self._answered_epoch_s = now_epoch_s
+        for name, value in headers:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
+            self._fields[key] = f"{self._fields[key]}, {text}" if key in self._fields else text
+        kind = self._fields.get("content-type", "text/event-stream" if self._stream else "")
+        if status == 200 and kind.lower().startswith("text/event-stream"):
+            self._events = EventParser()
+
+    def feed(self, data: bytes, now_ns: int) -> None:
+        """Bytes of the body, without transfer coding, cut anywhere."""
+        if self._events is not None:
+            for event in self._events.feed(data):
+                self._on_event(event, now_ns)
+            if self._events.overflowed:
+                self._fail("event-too-large")
+        elif len(self._body) + len(data) <= _MAX_BODY:
+            self._body += data
+        else:
+            self._fail("answer-too-large")
+
+    @property
+    def is_whole(self) -> bool:
+        """True once the stream's terminal event has come: nothing more needs to be waited for."""
+        return self._done
+
+    def result(
+        self,
+        ending: Ending,
+        sent_ns: int,
+        *,
+        transport_error: str | None = None,
+        worker: int = 0,
+        connection_reused: bool = False,
+    ) -> AttemptResult:
+        """What became of it. Call once; `transport_error` names what broke, where something did."""
+        whole = self._conclude(ending)
+        own = self._own_answer()
+        if own is False:
+            self._fail(FOREIGN_ANSWER)
+        raw = self._fields.get("retry-after")
+        return AttemptResult(
+            outcome=outcome(ending, self.status, whole=whole, spoilt=self._error is not None),
+            sent_ns=sent_ns,
+            status=self.status,
+            first_token_ns=self._first_token_ns,
+            last_token_ns=self._last_token_ns,
+            retry_after=raw,
+            retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
+            retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
+            retry_after_ms=self._retry_after_ms(),
+            should_retry={"true": True, "false": False}.get(self._fields.get("x-should-retry", "")),
+            input_tokens=self._usage.prompt_tokens,
+            output_tokens=self._output_tokens(),
+            server_queue_ns=server_queue_ns(self._fields.get("server-timing", "")),
+            reason=self._reason(transport_error),
+            own_answer=own,
+            worker=worker,
+            connection_reused=connection_reused,
+        )
+
+    # ----------------------------------------------------------------------- streams
+
+    def _on_event(self, event: Event, now_ns: int) -> None:
+        if event.data == b"[DONE]":
+            self._done = True
+            return
+        reply = self._parsed(event.data)
+        if event.kind == b"error" and (reply is None or reply.error is None):
+            self._fail("error-event")
+        if reply is not None and self._take(reply):
+            self._first_token_ns = now_ns if self._first_token_ns is None else self._first_token_ns
+            self._last_token_ns = now_ns
+
+    def _parsed(self, data: bytes | bytearray) -> _Reply | None:
+        try:
+            return _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self._fail("malformed-answer")
+            return None
+
+    def _take(self, reply: _Reply) -> bool:
+        """Note what a chunk or a whole completion says; True when there was text in it."""
+        if reply.error is not None:
+            self._fail(_error_name(reply.error))
+        self._usage = reply.usage or self._usage
+        said = False
+        for choice in reply.choices or ():
+            part = choice.delta or choice.message
+            if part is not None and isinstance(part.content, str) and part.content:
+                self._text.append(part.content)
+                said = True
+            self._finished = self._finished or choice.finish_reason is not None
+        return said
+
+    # ----------------------------------------------------------------------- the end
+
+    def _conclude(self, ending: Ending) -> bool:
+        """Read a plain body now that all of it is there; True when the answer (or refusal) is whole."""
+        ended = ending is Ending.COMPLETE
+        if self._events is not None:
+            return self._done or (self._finished and ended)
+        if not ended:
+            return False
+        if self.status == 200:
+            self._read_completion()
+        return True
+
+    def _read_completion(self) -> None:
+        reply = self._parsed(self._body)
+        if reply is not None:
+            self._take(reply)
+            if not reply.choices:
+                self._fail("answer-without-choices")
+
+    def _own_answer(self) -> bool | None:
+        seq = decode_ack("".join(self._text)) if self._text else None
+        return None if seq is None else seq == self._expected_seq
+
+    def _output_tokens(self) -> int:
+        """From the usage block, else the words received."""
+        counted = self._usage.completion_tokens
+        return len("".join(self._text).split()) if counted is None else counted
+
+    def _retry_after_ms(self) -> float | None:
+        try:
+            return float(self._fields["retry-after-ms"])
+        except (KeyError, ValueError):
+            return None
+
+    def _reason(self, transport_error: str | None) -> str | None:
+        """The gateway's own reason, else the error that the body names, else what the transport says."""
+        named = (
+            self._fields.get("x-admission-reason") or self._error or self._error_in_body() or transport_error
+        )
+        return named[:_MAX_REASON] if named else None
+
+    def _error_in_body(self) -> str | None:
+        if self.status in (0, 200) or not self._body:
+            return None
+        try:
+            reply = _decode(self._body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        error = reply.error if reply.error is not None else reply.detail
+        return None if error is None else _error_name(error)
+
+    def _fail(self, reason: str) -> None:
+        """The first reason stays."""
+        self._error = self._error or reason
+
+
+def _error_name(error: object) -> str:
+    """The code of an error object, else its type, else its message: the shortest that says what it was."""
+    if isinstance(error, dict):
+        fields = cast("dict[str, Any]", error)
+        for key in ("code", "type", "message"):
+            if fields.get(key) not in (None, ""):
+                return str(fields[key])
+    return str(error) if isinstance(error, str) and error else "error"
