@@ -1,0 +1,134 @@
+"""One attempt over the network: the bytes that `wire` wants sent, and the answer as `wire` reads it."""
+
+from __future__ import annotations
+
+import time
+
+import gevent
+
+from agentload.drivers.clock import RunClock
+from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
+from agentload.drivers.http1_answer import ExchangeError, Failure
+from agentload.errors import UnreachableError
+from agentload.logical import AttemptResult, AttemptStart
+from agentload.model import Arrival, Profile
+from agentload.targets import Target
+from agentload.wire import Ending, ReplyReader, marker_of, request_bytes
+
+_ENDINGS = {None: Ending.COMPLETE, Failure.TIMEOUT: Ending.LEFT, Failure.EXHAUSTED: Ending.UNSENT}
+
+
+class Call:
+    """What one attempt brought."""
+
+    __slots__ = ("body_bytes", "ended_ns", "result", "token_arrivals_ns")
+
+    def __init__(
+        self,
+        result: AttemptResult,
+        ended_ns: int,
+        body_bytes: int = 0,
+        token_arrivals_ns: list[int] | None = None,
+    ) -> None:
+        self.result = result
+        self.ended_ns = ended_ns
+        self.body_bytes = body_bytes
+        self.token_arrivals_ns = token_arrivals_ns or []
+        """When bytes of a stream came, from its first token to its last."""
+
+
+class _Ear:
+    """Passes an answer on to its reader, and notes when the parts of a stream came."""
+
+    __slots__ = ("_is_stream", "arrivals_ns", "reader")
+
+    def __init__(self, reader: ReplyReader, is_stream: bool) -> None:
+        self.reader = reader
+        self._is_stream = is_stream
+        self.arrivals_ns: list[int] = []
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:  # noqa: ARG002
+        self.reader.head(status, headers, time.time())
+
+    def body(self, chunk: bytes, now_ns: int) -> bool:
+        self.reader.feed(chunk, now_ns)
+        if self._is_stream:
+            self.arrivals_ns.append(now_ns)
+        return self.reader.is_whole
+
+
+class Caller:
+    """Makes attempts for the tenants of one run. Each tenant has connections of its own, as in life."""
+
+    def __init__(self, target: Target, profile: Profile, run_id: int, worker: int) -> None:
+        self.target = target
+        self.run_id = run_id
+        self.worker = worker
+        self.clock = RunClock(0)
+        self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
+        self._endpoint = Endpoint(target.host, target.port, target.tls)
+        self._addresses: list[Address] | None = None
+        self._clients: dict[str, Http1Client] = {}
+
+    def prepare(self, clock: RunClock) -> None:
+        """Take the run's clock, look up the target's address. Raises UnreachableError for unknown names."""
+        self.clock = clock
+        try:
+            self._addresses = resolve(self._endpoint)
+        except ExchangeError as error:
+            raise UnreachableError(f"the target's name cannot be resolved: {error.detail}") from None
+
+    def call(self, arrival: Arrival, start: AttemptStart) -> Call:
+        """Make one attempt. When the greenlet is killed meanwhile, the attempt ends as unfinished."""
+        is_stream = arrival.job.stream
+        reader = ReplyReader(is_stream, arrival.seq)
+        ear = _Ear(reader, is_stream)
+        began_ns = self.clock.now_ns()
+        marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
+        request = request_bytes(self.target, arrival, marker, began_ns)
+        try:
+            exchange = self._client(arrival.tenant).exchange(request, start.timeout_at_ns, ear)
+        except gevent.GreenletExit:
+            result = reader.result(Ending.OPEN, began_ns, worker=self.worker)
+            return Call(result, self.clock.now_ns(), 0, _between(ear.arrivals_ns, result))
+        result = self._result(reader, exchange)
+        return Call(result, exchange.ended_ns, exchange.body_bytes, _between(ear.arrivals_ns, result))
+
+    def connections(self) -> tuple[int, int, int]:
+        """(opened, requests sent again, idle ones found closed), over all tenants."""
+        clients = self._clients.values()
+        return (
+            sum(client.opened for client in clients),
+            sum(client.resent for client in clients),
+            sum(client.found_closed for client in clients),
+        )
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        for client in self._clients.values():
+            client.close()
+
+    def _result(self, reader: ReplyReader, exchange: Exchange) -> AttemptResult:
+        failure = exchange.failure
+        return reader.result(
+            _ENDINGS.get(failure, Ending.CUT),
+            exchange.sent_ns,
+            transport_error=None if failure is None else failure.value,
+            worker=self.worker,
+            connection_reused=exchange.reused,
+        )
+
+    def _client(self, tenant: str) -> Http1Client:
+        client = self._clients.get(tenant)
+        if client is None:
+            client = Http1Client(self._endpoint, self.clock.now_ns, self._addresses)
+            self._clients[tenant] = client
+        return client
+
+
+def _between(arrivals_ns: list[int], result: AttemptResult) -> list[int]:
+    """Without what came before the first token or after the last (roles, usage, the end mark)."""
+    first_ns, last_ns = result.first_token_ns, result.last_token_ns
+    if first_ns is None or last_ns is None:
+        return []
+    return [at_ns for at_ns in arrivals_ns if first_ns <= at_ns <= last_ns]

@@ -1,0 +1,71 @@
+"""Whether the load was generated as planned. Pure.
+
+A generator that is late measures itself; one that sends too little makes every gateway look good.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from agentload.model import Distribution, GeneratorHealth
+
+LATENESS_FLOOR_MS = 20.0
+LATENESS_SHARE = 0.1
+
+
+def lateness_bound_ms(baseline_p50_ms: float | None = None) -> float:
+    """How late the 99th percentile of sends may be: 20 ms, or a tenth of the baseline's median latency."""
+    return max(LATENESS_FLOOR_MS, LATENESS_SHARE * (baseline_p50_ms or 0.0))
+
+
+def assess(health: GeneratorHealth, baseline_p50_ms: float | None = None) -> GeneratorHealth:
+    """The same numbers with `trustworthy` and `reasons` decided from them."""
+    found = [
+        *_losses(health),
+        *_missing_load(health),
+        *_lateness(health.lateness_ms, lateness_bound_ms(baseline_p50_ms)),
+    ]
+    return msgspec.structs.replace(health, trustworthy=not found, reasons=found)
+
+
+def _losses(health: GeneratorHealth) -> list[str]:
+    found: list[str] = []
+    if health.workers_lost:
+        found.append(
+            f"{health.workers_lost} of {health.workers} workers died: the load was not the planned one"
+        )
+    if health.records_lost:
+        found.append(f"the outcome of {health.records_lost} requests is unknown: their records were lost")
+    return found
+
+
+def _missing_load(health: GeneratorHealth) -> list[str]:
+    found: list[str] = []
+    if health.capped:
+        found.append(
+            f"{health.capped} requests were not sent because {health.in_flight_cap} were open already: "
+            "either the target does not answer, or the cap is too low for this load"
+        )
+    unsent = health.scheduled - health.issued - health.capped
+    if unsent > 0:
+        found.append(f"{unsent} of {health.scheduled} planned requests were not sent")
+    return found
+
+
+def _lateness(lateness_ms: Distribution, bound_ms: float) -> list[str]:
+    name, value = highest_stated(lateness_ms)
+    if value is None or value <= bound_ms:
+        return []
+    return [
+        f"requests were sent late: {name} {value:.1f} ms, bound {bound_ms:.1f} ms: this machine is too busy "
+        "(use more workers, another machine, or less load)"
+    ]
+
+
+def highest_stated(distribution: Distribution) -> tuple[str, float | None]:
+    """The percentile to judge by: p99, or the highest below it that so few samples can state."""
+    for name in ("p99", "p95", "p50"):
+        value: float | None = getattr(distribution, name)
+        if value is not None:
+            return name, value
+    return "p99", None

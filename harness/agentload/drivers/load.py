@@ -1,0 +1,251 @@
+"""A worker's share of the load: every arrival at its due time, whatever the answers do; every ending named.
+
+One greenlet for each logical request in progress. What to send, when to leave, whether to try again and how
+it ended are decided by `logical` and `wire`; this file only waits, counts and keeps within the cap.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import gevent
+
+from agentload.behaviours import Behaviour
+from agentload.drivers.caller import Call
+from agentload.drivers.clock import RunClock
+from agentload.drivers.tally import Tally
+from agentload.drivers.ticker import make_ticker
+from agentload.logical import AttemptResult, AttemptStart, LogicalRequest
+from agentload.model import Arrival, Outcome, RequestRecord
+from agentload.plan import ClosedLoops, ClosedUser
+
+POLL_S = 0.01
+BEHIND_BEFORE_YIELD = 16
+"""Arrivals started in a row when behind: then those already started get their turn."""
+SKIPS_BEFORE_YIELD = 1_000
+STOPPED = "stopped-early"
+CAPPED = "in-flight-cap"
+NOT_BEGUN = "not-begun-at-the-end"
+GENERATOR_ERROR = "load-generator-error"
+
+Task = Any
+"""A gevent.Greenlet (its stubs cannot say which)."""
+
+log = logging.getLogger(__name__)
+
+
+class Calls(Protocol):
+    """Who makes the attempts: `Caller`, or a stand-in."""
+
+    def call(self, arrival: Arrival, start: AttemptStart) -> Call:
+        """Make one attempt."""
+        ...
+
+
+Keep = Callable[[RequestRecord, Call | None], None]
+"""Who takes the records; the call is None where nothing was sent."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one worker has to do."""
+
+    arrivals: tuple[Arrival, ...]
+    users: tuple[ClosedUser, ...]
+    loops: ClosedLoops
+    behaviours: Mapping[str, Behaviour]
+    """By tenant."""
+    seed: int
+    horizon_ns: int
+    """End of the drain: what is open then is unfinished."""
+    in_flight_cap: int
+
+
+class Load:
+    """Runs one share. `run` blocks until the end; `stop` may be called from another greenlet."""
+
+    def __init__(self, share: Share, calls: Calls, clock: RunClock, tally: Tally, keep: Keep) -> None:
+        self.share = share
+        self.calls = calls
+        self.clock = clock
+        self.tally = tally
+        self.keep = keep
+        self.scheduled = len(share.arrivals)
+        """Arrivals of the share, and closed-loop jobs that have come due."""
+        self.issued = 0
+        self.capped = 0
+        self.in_flight = 0
+        self.peak_in_flight = 0
+        self._horizon_ns = share.horizon_ns
+        self._stopping = False
+        self._next = 0
+        self._serving: dict[Task, Arrival] = {}
+        self._players: list[Task] = []
+        self._pacer: Task = None
+        self._waiting: set[Task] = set()
+
+    def run(self) -> None:
+        """Issue every request when it is due, wait for the answers until the horizon, name what is left."""
+        self._pacer = gevent.spawn(self._pace)
+        self._players = [gevent.spawn(self._play, user) for user in self.share.users]
+        while self._busy() and self.clock.now_ns() < self._horizon_ns:
+            gevent.sleep(POLL_S)
+        self._finish()
+
+    def stop(self, drain_s: float) -> None:
+        """Send nothing more, and wait for what is open no longer than `drain_s`."""
+        self._stopping = True
+        self._horizon_ns = min(self._horizon_ns, self.clock.now_ns() + round(drain_s * 1e9))
+        if self._pacer is not None:
+            self._pacer.kill(block=False)
+        gevent.killall(list(self._waiting), block=False)
+
+    # -- open loop
+
+    def _pace(self) -> None:
+        ticker, behind = make_ticker(), 0
+        try:
+            for arrival in self.share.arrivals:
+                if arrival.due_ns > self.clock.now_ns():
+                    behind = 0
+                    self.clock.tick_until(ticker, arrival.due_ns)
+                elif (behind := behind + 1) % BEHIND_BEFORE_YIELD == 0:
+                    gevent.sleep(0)
+                self._next += 1
+                self._begin(arrival)
+        finally:
+            ticker.close()
+
+    def _begin(self, arrival: Arrival) -> None:
+        if self._reserve():
+            self.tally.offered(arrival.tenant)
+            self._serving[gevent.spawn(self._serve_alone, arrival)] = arrival
+        else:
+            self.capped += 1
+            self._skip(arrival, CAPPED)
+
+    def _serve_alone(self, arrival: Arrival) -> None:
+        try:
+            self._serve(arrival)
+        finally:
+            del self._serving[cast(Task, gevent.getcurrent())]
+
+    # -- closed loops
+
+    def _play(self, user: ClosedUser) -> None:
+        loops, job = self.share.loops, 0
+        due_ns = loops.first_due_ns(user)
+        while due_ns is not None and self._wait_until(due_ns):
+            arrival = loops.arrival(user, job, due_ns)
+            self.scheduled += 1
+            last = self._play_once(arrival)
+            due_ns = loops.next_due_ns(user, last.ended_ns, answered=last.outcome is Outcome.ANSWERED)
+            job += 1
+
+    def _play_once(self, arrival: Arrival) -> RequestRecord:
+        if self._reserve():
+            self.tally.offered(arrival.tenant)
+            return self._serve(arrival)
+        self.capped += 1
+        return self._skip(arrival, CAPPED)
+
+    # -- one logical request
+
+    def _serve(self, arrival: Arrival) -> RequestRecord:
+        """All attempts at one arrival (the first has its place already); returns the last record."""
+        request = self._logical(arrival)
+        try:
+            while True:
+                record, next_due_ns = self._attempt(request)
+                if next_due_ns is None:
+                    return record
+                if not self._wait_until(next_due_ns):
+                    return self._give_up(request, STOPPED)
+                if not self._reserve():
+                    self.capped += 1
+                    return self._give_up(request, CAPPED)
+        except Exception:
+            log.exception("request %d of tenant %s", arrival.seq, arrival.tenant)
+            return self._give_up(request, GENERATOR_ERROR)
+
+    def _attempt(self, request: LogicalRequest) -> tuple[RequestRecord, int | None]:
+        arrival = request.arrival
+        start = request.start(self.clock.now_ns())
+        self.tally.sent(arrival.tenant, start.number)
+        self.issued += start.number == 0
+        try:
+            call = self.calls.call(arrival, start)
+        finally:
+            self.in_flight -= 1
+            self.tally.left(arrival.tenant)
+        record, next_due_ns = request.ended(call.ended_ns, call.result)
+        if record.outcome is Outcome.UNSENT:
+            self.issued -= record.attempt == 0
+        self._record(record, call)
+        return record, next_due_ns
+
+    def _give_up(self, request: LogicalRequest, reason: str) -> RequestRecord:
+        """The next attempt is never sent."""
+        now_ns = self.clock.now_ns()
+        at_ns = max(now_ns, request.start(now_ns).due_ns)
+        record, _ = request.ended(at_ns, AttemptResult(outcome=Outcome.UNSENT, sent_ns=at_ns, reason=reason))
+        self._record(record, None)
+        return record
+
+    def _skip(self, arrival: Arrival, reason: str) -> RequestRecord:
+        """An arrival that is never sent at all."""
+        self.tally.offered(arrival.tenant)
+        return self._give_up(self._logical(arrival), reason)
+
+    def _record(self, record: RequestRecord, call: Call | None) -> None:
+        self.tally.ended(record)
+        if call is not None and call.token_arrivals_ns:
+            self.tally.token_gaps(record.tenant, record.phase, call.token_arrivals_ns)
+        self.keep(record, call)
+
+    # -- the rest
+
+    def _reserve(self) -> bool:
+        """Take a place among the attempts in flight: counted when a request is spawned, not when it runs."""
+        if self.in_flight >= self.share.in_flight_cap:
+            return False
+        self.in_flight += 1
+        if self.in_flight > self.peak_in_flight:
+            self.peak_in_flight = self.in_flight
+        return True
+
+    def _wait_until(self, due_ns: int) -> bool:
+        """False when the run was stopped meanwhile."""
+        if self._stopping:
+            return False
+        me: Task = gevent.getcurrent()
+        self._waiting.add(me)
+        try:
+            self.clock.sleep_until(due_ns)
+        except gevent.GreenletExit:
+            return False
+        finally:
+            self._waiting.discard(me)
+        return not self._stopping
+
+    def _busy(self) -> bool:
+        return bool(self._serving) or not self._pacer.dead or not all(one.dead for one in self._players)
+
+    def _finish(self) -> None:
+        """Whatever is still open is unfinished, whatever was not sent is unsent."""
+        self._stopping = True
+        gevent.killall([self._pacer, *self._players, *self._serving], block=True)
+        for arrival in self._serving.values():  # killed before their first step: they left no record
+            self._give_up(self._logical(arrival), NOT_BEGUN)
+        self._serving.clear()
+        for place, arrival in enumerate(self.share.arrivals[self._next :]):
+            self._skip(arrival, STOPPED)
+            if place % SKIPS_BEFORE_YIELD == 0:
+                gevent.sleep(0)
+
+    def _logical(self, arrival: Arrival) -> LogicalRequest:
+        share = self.share
+        return LogicalRequest(arrival, share.behaviours[arrival.tenant], share.seed, share.horizon_ns)

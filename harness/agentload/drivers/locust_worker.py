@@ -1,0 +1,323 @@
+"""A load generator: one process, one share of the plan, driven through Locust.
+
+python -m agentload.drivers.locust_worker HOST PORT        (`agentload worker HOST:PORT`)
+"""
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import argparse
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import gevent
+import locust.runners
+import msgspec
+from gevent.event import Event
+from gevent.queue import Queue
+from locust.exception import RPCError
+
+from agentload import behaviours
+from agentload.drivers.caller import Call, Caller
+from agentload.drivers.clock import RunClock
+from agentload.drivers.heartbeat import BEAT_NS, ProcessorUse, StallFinder, resident_bytes
+from agentload.drivers.load import Load, Share
+from agentload.drivers.locust_common import log_to_stderr, make_environment, payload, shard_class
+from agentload.drivers.parent import exit_with_parent
+from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, die_with_parent, raise_file_limit
+from agentload.drivers.protocol import (
+    Assignment,
+    ClockReading,
+    Message,
+    Ready,
+    Report,
+    Start,
+    Stop,
+    WorkerState,
+    clock_offset_ns,
+)
+from agentload.drivers.tally import Tally
+from agentload.drivers.ticker import make_ticker
+from agentload.errors import AgentloadError, InconclusiveError
+from agentload.model import Outcome, Profile, RequestRecord, Stall
+from agentload.plan import ClosedLoops, draw, shard
+from agentload.targets import Target
+
+REPORT_INTERVAL_S = 0.5
+CLOCK_READINGS = 8
+MASTER_SILENCE_S = 10
+"""Locust's own limit is 60 s: so long would orphans keep loading the target."""
+
+log = logging.getLogger(__name__)
+
+
+class Part:
+    """The share of an assignment, ready to run."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        """Raises AgentloadError when it cannot be played here."""
+        config = assignment.config
+        self.index = assignment.index
+        self.profile = Profile.model_validate(config.profile)
+        plan = draw(self.profile, config.seed)
+        if config.fingerprint not in (None, plan.fingerprint):
+            raise InconclusiveError(
+                f"worker {self.index} draws another plan ({plan.fingerprint[:12]}) than agentload run did "
+                f"({str(config.fingerprint)[:12]}): give every host the same version and plug-ins"
+            )
+        self.fingerprint = plan.fingerprint
+        target = Target.from_dict(config.target, dict(os.environ))
+        target.check_tenants((tenant.name, tenant.service_class) for tenant in self.profile.tenants)
+        self.caller = Caller(target, self.profile, config.run_id, self.index)
+        self.cap = self._cap(config.in_flight_cap // assignment.of)
+        loops = ClosedLoops(self.profile, plan)
+        drain_s = self.profile.drain_s if config.drain_s is None else config.drain_s
+        self.share = Share(
+            arrivals=shard(plan, self.index, assignment.of),
+            users=tuple(user for user in loops.users if user.index % assignment.of == self.index),
+            loops=loops,
+            behaviours={tenant.name: behaviours.make(tenant.client) for tenant in self.profile.tenants},
+            seed=config.seed,
+            horizon_ns=self.profile.duration_ns + round(drain_s * 1e9),
+            in_flight_cap=self.cap,
+        )
+
+    def _cap(self, wanted: int) -> int:
+        return max(
+            1, min(wanted, raise_file_limit(wanted + FILES_BESIDE_CONNECTIONS) - FILES_BESIDE_CONNECTIONS)
+        )
+
+
+class Worker:
+    """Does what the master says, and reports."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Connects; blocks until the master answers."""
+        self.part: Part | None = None
+        self.load: Load | None = None
+        self.clock = RunClock(0)
+        self.tally = Tally()
+        self.stalls: list[Stall] = []
+        self.records: list[RequestRecord] = []
+        self._records_total = 0
+        self._sequence = 0
+        self._outbox: list[bytes] = []
+        self._encode = msgspec.json.Encoder().encode_lines
+        self._readings: Queue[tuple[int, int, int]] = Queue()
+        self._start: Start | None = None
+        self._may_start = Event()
+        self._over = Event()
+        self._stop_drain_s: float | None = None
+        self._use = ProcessorUse()
+        self._clock_offset_ns = 0
+        self.environment: Any = make_environment(shard_class(self.run_share))
+        self.runner: Any = self.environment.create_worker_runner(host, port)
+        for message, handler, concurrent in (
+            (Message.CLOCK, self._on_clock, False),
+            (Message.ASSIGN, self._on_assign, True),
+            (Message.START, self._on_start, False),
+            (Message.STOP, self._on_stop, False),
+        ):
+            self.runner.register_message(message.value, handler, concurrent)
+        self._send(Message.HELLO, msgspec.msgpack.encode({"pid": os.getpid(), "host": socket.gethostname()}))
+
+    def run_share(self) -> None:
+        """Play the share: called by Locust's one user, once the master has had it spawned."""
+        if self.part is None or self.load is not None:
+            return
+        self._may_start.wait()
+        assert self._start is not None
+        self._prepare(self.part, self._start)
+        assert self.load is not None
+        beating, reporting = gevent.spawn(self._beat, self.part.index), gevent.spawn(self._report_until_over)
+        if self._stop_drain_s is not None:
+            self.load.stop(self._stop_drain_s)
+        self.load.run()
+        beating.kill()
+        self._over.set()
+        reporting.join()
+        self._report(final=True)
+        self.part.caller.close()
+
+    # -- messages
+
+    def _on_assign(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
+        assignment = msgspec.msgpack.decode(payload(msg), type=Assignment)
+        try:
+            part = Part(assignment)
+        except AgentloadError as error:
+            ready = Ready(index=assignment.index, error="; ".join(error.lines))
+        except Exception as error:
+            log.exception("the assignment cannot be played")
+            ready = Ready(index=assignment.index, error=f"{type(error).__name__}: {error}")
+        else:
+            self.part = part
+            self.tally = Tally(phase.name for phase in part.profile.phases if not phase.record)
+            self._clock_offset_ns = self._compare_clocks()
+            ready = Ready(
+                index=part.index,
+                fingerprint=part.fingerprint,
+                scheduled=len(part.share.arrivals),
+                in_flight_cap=part.cap,
+            )
+        self._send(Message.READY, msgspec.msgpack.encode(ready))
+
+    def _on_clock(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
+        reading = msgspec.msgpack.decode(payload(msg), type=ClockReading)
+        self._readings.put((reading.asked_ns, reading.master_ns, time.monotonic_ns()))
+
+    def _on_start(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
+        self._start = msgspec.msgpack.decode(payload(msg), type=Start)
+        self._may_start.set()
+
+    def _on_stop(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
+        self._stop_drain_s = msgspec.msgpack.decode(payload(msg), type=Stop).drain_s
+        if self.load is not None:
+            self.load.stop(self._stop_drain_s)
+
+    def _compare_clocks(self) -> int:
+        """What to add to the master's monotonic clock to get ours."""
+        readings: list[tuple[int, int, int]] = []
+        for _ in range(CLOCK_READINGS):
+            reading = ClockReading(asked_ns=time.monotonic_ns())
+            self._send(Message.CLOCK, msgspec.msgpack.encode(reading))
+            readings.append(self._readings.get(timeout=10))
+        return clock_offset_ns(readings)
+
+    # -- the run
+
+    def _prepare(self, part: Part, start: Start) -> None:
+        self.clock = RunClock(start.t0_ns + self._clock_offset_ns)
+        part.caller.prepare(self.clock)
+        self.load = Load(part.share, part.caller, self.clock, self.tally, self._keep)
+        gc.collect()
+        gc.freeze()
+        self._use = ProcessorUse()
+
+    def _keep(self, record: RequestRecord, call: Call | None) -> None:
+        self.records.append(record)
+        if call is not None and record.outcome is not Outcome.UNSENT:
+            self.environment.events.request.fire(
+                request_type="POST",
+                name=record.tenant,
+                response_time=(record.ended_ns - record.due_ns) / 1e6,
+                response_length=call.body_bytes,
+                exception=_exception(record),
+                context={},
+            )
+
+    def _beat(self, index: int) -> None:
+        ticker, finder = make_ticker(), StallFinder(self.clock.now_ns(), f"worker-{index}")
+        try:
+            while True:
+                self.clock.tick_until(ticker, self.clock.now_ns() + BEAT_NS)
+                stall = finder.beat(self.clock.now_ns())
+                if stall is not None:
+                    self.stalls.append(stall)
+        finally:
+            ticker.close()
+
+    # -- reports
+
+    def _report_until_over(self) -> None:
+        while not self._over.wait(REPORT_INTERVAL_S):
+            self._report()
+
+    def _report(self, final: bool = False) -> None:
+        """Hand over what has happened since the last report; kept until Locust has taken it."""
+        self._outbox.append(msgspec.msgpack.encode(self._next_report(final)))
+        try:
+            while self._outbox:
+                self._send(Message.REPORT, self._outbox[0])
+                del self._outbox[0]
+        except RPCError:
+            log.exception("a report could not be sent; it stays in the outbox")
+
+    def _next_report(self, final: bool) -> Report:
+        assert self.part is not None
+        records, self.records = self.records, []
+        stalls, self.stalls = self.stalls, []
+        counts, histograms = self.tally.take()
+        self._sequence += 1
+        self._records_total += len(records)
+        return Report(
+            index=self.part.index,
+            sequence=self._sequence,
+            records=self._encode(records),
+            records_total=self._records_total,
+            counts=counts,
+            histograms=histograms,
+            stalls=stalls,
+            state=self._state(self.part),
+            final=final,
+        )
+
+    def _state(self, part: Part) -> WorkerState:
+        assert self.load is not None
+        cpu, waited = self._use.shares()
+        opened, resent, found_closed = part.caller.connections()
+        return WorkerState(
+            scheduled=self.load.scheduled,
+            issued=self.load.issued,
+            capped=self.load.capped,
+            peak_in_flight=self.load.peak_in_flight,
+            cpu=cpu,
+            run_queue_wait=waited,
+            resident_bytes=resident_bytes(),
+            connections_opened=opened,
+            resent=resent,
+            found_closed=found_closed,
+            clock_offset_ns=self._clock_offset_ns,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+        )
+
+    def _send(self, message: Message, body: bytes) -> None:
+        self.runner.send_message(message.value, {"agentload": body})
+
+
+class AttemptNotAnswered(Exception):
+    """How Locust's listeners see an attempt that brought no answer."""
+
+
+def _exception(record: RequestRecord) -> Exception | None:
+    if record.outcome is Outcome.ANSWERED:
+        return None
+    status = f" {record.status}" if record.status else ""
+    return AttemptNotAnswered(
+        f"{record.outcome.value}{status}" + (f": {record.reason}" if record.reason else "")
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Work for the master at HOST PORT until it lets us go."""
+    parser = argparse.ArgumentParser(prog="python -m agentload.drivers.locust_worker", description=__doc__)
+    parser.add_argument("host")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--parent-pipe", action="store_true", help="end when standard input closes")
+    options = parser.parse_args(arguments)
+    log_to_stderr()
+    if options.parent_pipe:
+        die_with_parent()
+        exit_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master decides
+    locust.runners.MASTER_HEARTBEAT_TIMEOUT = MASTER_SILENCE_S
+    try:
+        worker = Worker(options.host, options.port)
+        worker.runner.greenlet.join()
+    except (ConnectionError, KeyboardInterrupt) as error:
+        sys.exit(f"agentload worker: master at {options.host}:{options.port}: {error or 'interrupted'}")
+
+
+if __name__ == "__main__":
+    main()

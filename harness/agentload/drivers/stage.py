@@ -1,0 +1,142 @@
+"""The scenery of a live run: our provider, and the bundled gateway or somebody's target in front of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import msgspec
+
+from agentload.drivers import probe
+from agentload.drivers.processes import Child
+from agentload.errors import UnreachableError
+from agentload.model import Profile
+from agentload.rundir import write_file
+
+READY_TIMEOUT_S = 20.0
+
+
+class ProviderLedger(msgspec.Struct, kw_only=True):
+    """What the provider says at the end, as it says it (tenant numbers, its own clock)."""
+
+    entries: list[dict[str, Any]]
+    unattributed: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """Calls without a valid marker of this run, counted by endpoint and model."""
+    stalls: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    lateness_ms: dict[str, Any] = msgspec.field(default_factory=dict)
+    complete: bool = True
+    """False when the provider died: then these are the calls that it had written down before."""
+
+    @property
+    def strangers(self) -> int:
+        """Calls that nobody of this run is known to have made."""
+        if self.complete:
+            return sum(int(row["calls"]) for row in self.unattributed)
+        return sum(1 for entry in self.entries if entry.get("tenant") is None)
+
+
+class Stage:
+    """Starts what the run needs, knows whether it still stands, and takes it down again."""
+
+    def __init__(self, profile: Profile, folder: Path, run_id: int) -> None:
+        self.profile, self.folder, self.run_id = profile, folder, run_id
+        self.http = probe.client()
+        self.provider_url = ""
+        self.gateway_url = ""
+        self.children: dict[str, Child] = {}
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._exit.callback(self.http.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def start_provider(self, port: int) -> None:
+        """Our provider as a child, on loopback. Raises UnreachableError (a port in use, say)."""
+        config = self._write("provider.json", self.profile.provider.model_dump_json(indent=2))
+        arguments = ["-m", "fake_provider", "--port", str(port), "--config", str(config)]
+        arguments += ["--ledger", str(self._raw_ledger)]
+        self.provider_url = self._start("provider", arguments)
+        self.begin_run()
+
+    def use_provider(self, url: str) -> None:
+        """A provider that runs already: told this run's limits and number. Raises UnreachableError."""
+        self.provider_url = url.rstrip("/")
+        probe.json_call(self.http, "GET", f"{self.provider_url}/_fake/health", what="the provider")
+        self.begin_run()
+
+    def start_gateway(self) -> None:
+        """The bundled gateway as a child, in front of the provider. Raises UnreachableError."""
+        config = self._write("gateway.json", self.profile.gateway.model_dump_json(indent=2, by_alias=True))
+        arguments = ["-m", "agentload.gateway", "--port", "0", "--config", str(config)]
+        self.gateway_url = self._start("gateway", [*arguments, "--upstream", self.provider_url])
+
+    def fallen(self) -> UnreachableError | None:
+        """The first child that has died, in words; None while all stand."""
+        for name, child in self.children.items():
+            if not child.alive():
+                quoted = [f"  | {line}" for line in child.log_tail(3)]
+                status = child.process.returncode
+                return UnreachableError(
+                    f"the {name} died during the run (status {status}); log: {child.log}", *quoted
+                )
+        return None
+
+    def ledger(self) -> ProviderLedger:
+        """The provider's record of this run; from its file when it no longer answers."""
+        try:
+            answer = probe.json_call(
+                self.http, "GET", f"{self.provider_url}/_fake/ledger", what="the provider's ledger"
+            )
+        except UnreachableError:
+            return ProviderLedger(entries=_written_down(self._raw_ledger), complete=False)
+        return msgspec.convert(answer, ProviderLedger)
+
+    @property
+    def _raw_ledger(self) -> Path:
+        return self.folder / "logs" / "provider-ledger.jsonl"
+
+    def begin_run(self) -> None:
+        body = {"run": self.run_id, "config": self.profile.provider.model_dump(mode="json")}
+        probe.json_call(
+            self.http, "POST", f"{self.provider_url}/_fake/reset", body=body, what="the provider's control"
+        )
+
+    def _start(self, name: str, arguments: list[str]) -> str:
+        child = Child.start(name, arguments, self.folder / "logs" / f"{name}.log")
+        self._exit.callback(child.terminate)
+        self.children[name] = child
+        ready = child.wait_ready(READY_TIMEOUT_S)
+        return f"http://127.0.0.1:{ready['port']}"
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        write_file(path, text.encode())
+        return path
+
+
+def _written_down(path: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return entries
+    for line in lines:
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            break  # torn by the crash: nothing after it can be whole
+    return entries
+
+
+def healthy(http: httpx.Client, url: str) -> bool:
+    """Whether a health endpoint answers 200."""
+    try:
+        return http.get(url).status_code == 200
+    except httpx.HTTPError:
+        return False
