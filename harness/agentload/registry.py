@@ -24,7 +24,7 @@ PLUGINS_VARIABLE = "AGENTLOAD_PLUGINS"
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """" (did you mean 'x'?)", or the known words when nothing is close, or "" when there are none."""
+    """ " (did you mean 'x'?)", or the known words when nothing is close, or "" when there are none."""
     close = get_close_matches(word, known, 1)
     if close:
         return f" (did you mean '{close[0]}'?)"
@@ -56,7 +56,9 @@ class Seam(Generic[T]):
                 if not path.name.startswith("_"):
                     name = path.stem.replace("_", "-")
                     if name in found and found[name] != path:
-                        raise UsageError(f"{path}: {self.noun} '{name}' exists already in {found[name].parent}")
+                        raise UsageError(
+                            f"{path}: {self.noun} '{name}' exists already in {found[name].parent}"
+                        )
                     found[name] = path
         return found
 
@@ -102,5 +104,7 @@ class Seam(Generic[T]):
 
         classes = [value for _, value in inspect.getmembers(module, is_instance)]
         if len(classes) != 1:
-            raise UsageError(f"{path}: must define exactly one {self.contract.__name__}, found {len(classes)}")
+            raise UsageError(
+                f"{path}: must define exactly one {self.contract.__name__}, found {len(classes)}"
+            )
         return cast(type[T], classes[0])

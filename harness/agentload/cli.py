@@ -1,0 +1,249 @@
+"""The command line: parses, calls one function, prints. Imports nothing heavy until a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentload.errors import UsageError
+from agentload.registry import PLUGINS_VARIABLE
+
+app = typer.Typer(
+    name="agentload",
+    help="Load-testing and chaos harness for multi-tenant LLM and agent gateways.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ProfileArgument = Annotated[
+    str, typer.Argument(help="A bundled profile (see `agentload list`) or a YAML file.")
+]
+SeedOption = Annotated[int | None, typer.Option(help="Seed of the plan; the profile's own when omitted.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change one value of the profile, e.g. provider.slots=8."
+    ),
+]
+QuickOption = Annotated[
+    bool, typer.Option("--quick", help="Shorter phases, as far as the sample counts allow.")
+]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        from agentload import __version__
+
+        typer.echo(f"agentload {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    plugins: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Folder with more checks/, profiles/, behaviours/ … (one file each)."
+        ),
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Load-testing and chaos harness for multi-tenant LLM and agent gateways."""
+    for folder in plugins or []:
+        if not folder.is_dir():
+            raise UsageError(f"--plugins {folder}: is not a folder")
+    if plugins:
+        given = [str(folder.resolve()) for folder in plugins]
+        inherited = os.environ.get(PLUGINS_VARIABLE, "")
+        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*given, *([inherited] if inherited else [])])
+
+
+@app.command()
+def run(
+    profile: ProfileArgument,
+    target: Annotated[
+        str | None, typer.Option(help="URL or YAML file of your gateway; the bundled one when omitted.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Policy of the bundled gateway, e.g. sfq or fifo.")
+    ] = None,
+    seed: SeedOption = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Locust worker processes.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for this run; reports/<profile>-<time> when omitted.")
+    ] = None,
+    settings: SetOption = None,
+    quick: QuickOption = False,
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A fake provider that runs already; else one is started."),
+    ] = None,
+    provider_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Fixed port for our provider, for a target's configuration.")
+    ] = 0,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A host beyond loopback that may be loaded.")
+    ] = None,
+    bind: Annotated[
+        str, typer.Option(help="Address the Locust master listens on for workers.")
+    ] = "127.0.0.1",
+    expect_workers: Annotated[
+        int,
+        typer.Option(min=0, max=1024, help="Wait for so many `agentload worker` instead of starting any."),
+    ] = 0,
+    inconclusive: Annotated[
+        str, typer.Option(metavar="pass|fail", help="What an inconclusive run means for the exit code.")
+    ] = "fail",
+) -> None:
+    """Drive a profile against a gateway, judge it and write a report."""
+    from agentload import run as composition
+
+    if inconclusive not in ("pass", "fail"):
+        raise UsageError(f"--inconclusive {inconclusive}: must be pass or fail")
+    options = composition.Options(
+        profile=profile,
+        target=target,
+        policy=policy,
+        seed=seed,
+        workers=workers,
+        out=out,
+        settings=tuple(settings or ()),
+        quick=quick,
+        provider_url=provider,
+        provider_port=provider_port,
+        allow_hosts=tuple(allow_host or ()),
+        bind=bind,
+        expect_workers=expect_workers,
+        inconclusive_passes=inconclusive == "pass",
+        command=tuple(sys.argv[1:]),
+    )
+    raise typer.Exit(composition.run(options))
+
+
+@app.command("list")
+def list_(
+    what: Annotated[
+        str, typer.Argument(help="profiles, checks, policies, behaviours, workloads or arrivals.")
+    ] = "profiles",
+) -> None:
+    """List what there is: profiles, checks, policies, behaviours, workloads, arrivals."""
+    from agentload import catalogue
+
+    for line in catalogue.lines(what):
+        typer.echo(line)
+
+
+@app.command()
+def show(profile: ProfileArgument, seed: SeedOption = None, settings: SetOption = None) -> None:
+    """Show a profile: its phases, tenants, checks and the plan it draws."""
+    from agentload import catalogue
+
+    for line in catalogue.profile_lines(profile, seed, tuple(settings or ())):
+        typer.echo(line)
+
+
+@app.command()
+def explain(
+    check: Annotated[str, typer.Argument(help="A check, as `agentload list checks` prints it.")],
+) -> None:
+    """Say when a check passes, and print its counterexample: the smallest run that it fails."""
+    from agentload.judge import explain as explain_check
+
+    typer.echo(explain_check(check))
+
+
+@app.command()
+def judge(
+    folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    inconclusive: Annotated[str, typer.Option(metavar="pass|fail", help="As in `run`.")] = "fail",
+) -> None:
+    """Decide again from a run folder, and write its reports anew."""
+    from agentload import run as composition
+
+    raise typer.Exit(composition.judge_folder(folder, inconclusive_passes=inconclusive == "pass"))
+
+
+@app.command()
+def decode(
+    text: Annotated[list[str], typer.Argument(help="Any text; `-` reads standard input.")],
+) -> None:
+    """Read the marker that agentload puts into messages: whose request a provider call belongs to."""
+    from agentload import catalogue
+
+    given = sys.stdin.read() if text == ["-"] else " ".join(text)
+    for line in catalogue.marker_lines(given):
+        typer.echo(line)
+
+
+@app.command()
+def serve(
+    upstream: Annotated[str, typer.Option(help="Base URL of the provider, e.g. http://127.0.0.1:9000.")],
+    config: Annotated[
+        Path | None, typer.Option(help="YAML of the gateway: pools, classes, tenants, limits.")
+    ] = None,
+    port: PortOption = 8080,
+    host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
+    policy: Annotated[str | None, typer.Option(help="Overrides the policy of the configuration.")] = None,
+    upstream_key_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable with the provider's API key.")
+    ] = None,
+) -> None:
+    """Run the reference gateway by itself."""
+    _exec(
+        "agentload.gateway",
+        {
+            "--config": config,
+            "--upstream": upstream,
+            "--port": port,
+            "--host": host,
+            "--policy": policy,
+            "--upstream-key-env": upstream_key_env,
+        },
+    )
+
+
+@app.command()
+def provider(
+    port: PortOption = 9000,
+    host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
+    config: Annotated[Path | None, typer.Option(help="YAML or JSON of the provider.")] = None,
+    settings: SetOption = None,
+    ledger: Annotated[Path | None, typer.Option(help="Append every ended call to this file.")] = None,
+) -> None:
+    """Run the fake TPM-limited provider by itself."""
+    _exec(
+        "fake_provider",
+        {"--port": port, "--host": host, "--config": config, "--ledger": ledger, "--set": settings or []},
+    )
+
+
+@app.command()
+def worker(
+    master: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where `agentload run --bind` listens.")],
+) -> None:
+    """Generate load for a master on another host (`agentload run … --expect-workers N --bind ADDR`)."""
+    host, _, port = master.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"worker {master}: must be HOST:PORT, e.g. 10.0.0.5:5557")
+    os.execv(sys.executable, [sys.executable, "-m", "agentload.drivers.locust_worker", host, port])
+
+
+def _exec(module: str, options: dict[str, object]) -> None:
+    """Become another module of ours: a server started by hand should be one process, not two."""
+    arguments: list[str] = []
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        for item in values:
+            if item is not None:
+                arguments += [name, str(item)]
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])

@@ -1,0 +1,154 @@
+"""The stretches of a run in which tenants really competed: all of them backlogged, all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from agentload.checks import Check
+from agentload.fairness import Measure, Service, all_backlogged, backlog, peak_in_service, services, within
+from agentload.hidden_queue import waits
+from agentload.history import counted_phases, tenant_names
+from agentload.intervals import Interval, longest
+from agentload.model import NS, Evidence, RequestRecord, Run, Status, Verdict, worst
+from agentload.verdicts import conclude, listed, undecided
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """The longest stretch of one phase in which all compared tenants were backlogged."""
+
+    phase: str
+    weights: dict[str, float]
+    """The tenants compared, in the profile's order."""
+    window: Interval
+    services: Sequence[Service]
+    """What the provider took up for them in the window, in order."""
+    in_service: int
+    """C: the most calls at the provider at once."""
+    costs: dict[str, float]
+    """cmax: the dearest call of each tenant, in the measure's unit."""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the stretch."""
+        return (self.window[1] - self.window[0]) / NS
+
+    @property
+    def work(self) -> float:
+        """All that was served in it, in the measure's unit."""
+        return sum(service.work for service in self.services)
+
+
+def contests(
+    run: Run, tenants: Sequence[str], phases: Sequence[str], measure: Measure
+) -> tuple[list[Contest], list[str]]:
+    """One contest for each phase (by default, every recorded one) that had one, and the phases without.
+
+    Only the longest stretch of a phase counts: each further one would add its own error bound.
+    """
+    found: list[Contest] = []
+    without: list[str] = []
+    waiting = backlog(waits(run.records, run.ledger))
+    served = services(run.ledger, measure)
+    for phase in phases or counted_phases(run):
+        names = tenant_names(run, tenants, phase)
+        if len(names) < 2:
+            without.append(phase)
+            continue
+        window = longest(all_backlogged(waiting, names, run.profile.phase_window_ns(phase)))
+        if window is None:
+            without.append(phase)
+        else:
+            found.append(_contest(run, phase, names, window, served, measure))
+    return found, without
+
+
+def _contest(
+    run: Run, phase: str, names: list[str], window: Interval, served: Sequence[Service], measure: Measure
+) -> Contest:
+    compared = set(names)
+    mine = [service for service in within(served, window) if service.tenant in compared]
+    return Contest(
+        phase=phase,
+        weights={t.name: t.weight for t in run.profile.tenants if t.name in compared},
+        window=window,
+        services=mine,
+        in_service=peak_in_service(run.ledger, window),
+        costs=_dearest(run.records, mine, names, phase, measure),
+    )
+
+
+def _dearest(
+    records: Sequence[RequestRecord],
+    served: Sequence[Service],
+    names: list[str],
+    phase: str,
+    measure: Measure,
+) -> dict[str, float]:
+    """The dearest call of each tenant: as served, or as asked for by one that was never served."""
+    costs = dict.fromkeys(names, 0.0)
+    for service in served:
+        costs[service.tenant] = max(costs[service.tenant], service.work)
+    never = {tenant for tenant, cost in costs.items() if cost == 0}
+    for record in records:
+        if record.tenant in never and record.phase == phase:
+            asked = 1.0 if measure == "requests" else record.input_tokens + record.planned_output_tokens
+            costs[record.tenant] = max(costs[record.tenant], asked)
+    return costs
+
+
+class PhaseResult(msgspec.Struct, frozen=True):
+    """What a check found in one contest."""
+
+    phase: str
+    status: Status
+    because: str
+    measured: float
+    bound: float
+    n: int
+    contested: bool
+    """False when the stretch is too short to tell: such a phase does not count unless it was named."""
+    evidence: list[Evidence]
+    details: dict[str, Any]
+
+
+def conclude_phases(
+    check: Check, results: Sequence[PhaseResult], without: Sequence[str], named: Sequence[str], unit: str
+) -> Verdict:
+    """One verdict over the phases: the worst decides.
+
+    When phases were `named`, each of them must have been decidable; otherwise those without a real contest
+    are passed over, and at least one must have had one.
+    """
+    details = {"phases": {result.phase: result.details for result in results}}
+    usable = [r for r in results if named or r.contested or r.status is Status.FAILED]
+    status = worst([r.status for r in usable])
+    if without and named and status is not Status.FAILED:
+        status = Status.INCONCLUSIVE
+    decisive = max(
+        (r for r in usable or results if status in (r.status, Status.INCONCLUSIVE)),
+        key=lambda r: r.measured / r.bound,
+        default=None,
+    )
+    if decisive is None:
+        return undecided(check, _why_not(results, without), details=details)
+    return conclude(
+        check,
+        status,
+        _why_not(results, without) if status is Status.INCONCLUSIVE else decisive.because,
+        measured=decisive.measured,
+        bound=decisive.bound,
+        unit=unit,
+        n=decisive.n,
+        evidence=decisive.evidence,
+        details=details,
+    )
+
+
+def _why_not(results: Sequence[PhaseResult], without: Sequence[str]) -> str:
+    reasons = [r.because for r in results if r.status is Status.INCONCLUSIVE]
+    if without:
+        reasons.append(f"the tenants were never all backlogged at once in {listed(without)}")
+    return f"{'; '.join(reasons)}: more users per tenant or a longer phase would decide"

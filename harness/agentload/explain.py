@@ -1,0 +1,122 @@
+"""What a check asks, with which parameters, and the smallest run that it fails: `agentload explain CHECK`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+from agentload.checks import SEAM, Check
+from agentload.history import LogicalRequest, latencies_ns, logical_requests
+from agentload.model import Run, Verdict
+from agentload.statistics import percentile
+from agentload.verdicts import milliseconds
+
+
+def explain(check_name: str) -> str:
+    """Docstring, parameters with defaults, and the counterexample with its verdict, as plain text.
+
+    Raises UsageError for an unknown name.
+    """
+    kind = SEAM.get(check_name)
+    check, run = kind.counterexample()
+    verdict = check.judge(run)
+    parts = [
+        check_name,
+        inspect.cleandoc(kind.__doc__ or ""),
+        "\n".join(["Needs", *_needs(kind)]),
+        "\n".join(["Parameters", *_table(_parameters(kind))]),
+        "\n".join(["Counterexample", *_story(kind, check), "", *_table(_picture(run))]),
+        "\n".join(["Verdict", *_verdict(verdict)]),
+    ]
+    return "\n\n".join(parts)
+
+
+def _needs(kind: type[Check]) -> list[str]:
+    needs: list[str] = []
+    if kind.needs_ledger:
+        needs.append("  our provider's ledger")
+    if kind.needs_attribution:
+        needs.append("  provider calls that can be traced to their requests (99 % of them)")
+    if kind.zero_tolerance:
+        needs.append("  nothing else for a failure: it stands even in a run that is void for measuring")
+    return needs or ["  only what clients see"]
+
+
+def _parameters(kind: type[Check]) -> list[list[str]]:
+    rows = [["name", "default", "type"]]
+    for name, field in kind.model_fields.items():
+        default = "(required)" if field.default is PydanticUndefined else _plain(field.default)
+        rows.append([name, default, _type_name(field.annotation)])
+    return rows
+
+
+def _plain(value: Any) -> str:
+    if value == ():
+        return "[]"
+    return json.dumps(value) if isinstance(value, bool | int | float | None) else str(value)
+
+
+def _type_name(annotation: object) -> str:
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    if "TenantRef" in text or "PhaseRef" in text:
+        what = "tenants" if "TenantRef" in text else "phases"
+        return f"names of {what}"
+    return text.replace("typing.", "")
+
+
+def _story(kind: type[Check], check: Check) -> list[str]:
+    told = inspect.cleandoc(kind.counterexample.__doc__ or "")
+    given = check.model_dump(exclude_defaults=True, mode="json")
+    shown = f"  with {json.dumps(given)}" if given else "  with the defaults"
+    return [f"  {told}", shown]
+
+
+def _picture(run: Run) -> list[list[str]]:
+    """One line per phase and tenant: what was asked and what came of it."""
+    rows = [
+        ["phase", "tenant", "requests", "answered", "p50", "p95", "other endings", "provider calls", "tokens"]
+    ]
+    requests = logical_requests(run.records)
+    for phase in run.profile.phases:
+        for tenant in run.profile.tenants:
+            mine = [r for r in requests if (r.phase, r.tenant) == (phase.name, tenant.name)]
+            if mine:
+                rows.append([phase.name, tenant.name, *_row(run, mine)])
+    return rows
+
+
+def _row(run: Run, requests: Sequence[LogicalRequest]) -> list[str]:
+    keys = {(a.seq, a.attempt) for request in requests for a in request.attempts}
+    calls = [call for call in run.ledger if (call.seq, call.attempt) in keys]
+    others = Counter(f"{r.last.outcome} {r.last.status or ''}".strip() for r in requests if not r.answered)
+    latencies = latencies_ns(requests)
+    return [
+        str(len(requests)),
+        str(sum(request.answered for request in requests)),
+        milliseconds(percentile(latencies, 50)),
+        milliseconds(percentile(latencies, 95)),
+        ", ".join(f"{count} × {what}" for what, count in others.items()) or "-",
+        str(len(calls)),
+        str(sum(call.input_tokens + call.output_tokens for call in calls)),
+    ]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _verdict(verdict: Verdict) -> list[str]:
+    measured = "+infinity" if verdict.censored else f"{verdict.measured:.4g}"
+    lines = [f"  {verdict.status}: {verdict.because}"]
+    if verdict.bound is not None:
+        lines.append(f"  measured {measured} {verdict.unit}, bound {verdict.bound:.4g}, n {verdict.n}")
+    return [*lines, *(f"  - {evidence.note}" for evidence in verdict.evidence)]

@@ -1,0 +1,204 @@
+"""Runs the checks of a profile over a run, and knows when a run proves nothing.
+
+A check decides about what it is shown. Whether that may be believed is decided here, for all checks alike: a
+generator that was late, a machine that stood still, a ledger that cannot be joined, a run cut short. Each of
+these makes a verdict inconclusive and never a failure of zero tolerance undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from pydantic import ValidationError
+
+from agentload.checks import Check, PhaseRef, make, references
+from agentload.errors import UsageError
+from agentload.explain import explain
+from agentload.history import counted_phases, end_ns, from_sent, without_undecided, without_windows
+from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
+from agentload.verdicts import seconds
+
+__all__ = ["explain", "judge", "overall"]
+
+MOST_UNATTRIBUTED = 0.01
+"""Share of the provider's calls that may carry no marker before joins with the ledger mean nothing."""
+STALL_RECOVERY_NS = 50_000_000
+"""What piled up in a stall is worked off in the first moments after it."""
+
+
+def judge(run: Run) -> list[Verdict]:
+    """Every check of the profile, in its order. Never raises for what a run or a check contains."""
+    views = _Views(run)
+    return [_judge_one(spec, views) for spec in run.profile.checks]
+
+
+def overall(verdicts: Sequence[Verdict]) -> Status:
+    """The verdict over all: the worst of those that must hold. None of them at all is inconclusive."""
+    return worst([verdict.status for verdict in verdicts if verdict.severity is Severity.MUST])
+
+
+class _Views:
+    """The run as each doubt wants to see it, made once for all checks."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @cached_property
+    def settled(self) -> Run:
+        """What the verdicts rest on: in an interrupted run, without what the interruption left undecided."""
+        return without_undecided(self.run) if self.run.interrupted else self.run
+
+    @cached_property
+    def end_ns(self) -> int:
+        return end_ns(self.run)
+
+    @cached_property
+    def without_stalls(self) -> Run | None:
+        stalls = self.run.health.stalls
+        if not stalls:
+            return None
+        windows = [(stall.start_ns, stall.end_ns + STALL_RECOVERY_NS) for stall in stalls]
+        return without_windows(self.settled, windows)
+
+    @cached_property
+    def from_sent(self) -> Run | None:
+        late = any(r.sent_ns != r.due_ns and r.outcome is not Outcome.UNSENT for r in self.settled.records)
+        return from_sent(self.settled) if late else None
+
+
+def _judge_one(spec: Spec, views: _Views) -> Verdict:
+    try:
+        check = make(spec)
+    except (UsageError, ValidationError) as error:
+        # Profiles are checked when they are read; this is for a run folder judged by another version.
+        return _inconclusive(spec.kind, f"the check cannot be made: {_first_line(error)}")
+    missing = _missing(check, views.run)
+    verdict = _inconclusive(spec.kind, missing) if missing else _judge_with_doubts(spec.kind, check, views)
+    verdict.check, verdict.severity = spec.kind, check.severity
+    return verdict
+
+
+def _missing(check: Check, run: Run) -> str | None:
+    """What the check needs and the run has not."""
+    if (check.needs_ledger or check.needs_attribution) and not run.ledger_available:
+        return (
+            "this check rests on our provider's ledger, and the run has none: "
+            "put agentload's provider behind the gateway"
+        )
+    answered = any(record.outcome is Outcome.ANSWERED for record in run.records)
+    if check.needs_ledger and answered and not run.ledger:
+        return (
+            "requests were answered but our provider saw none of them: is the gateway's upstream set to it?"
+        )
+    if check.needs_attribution and run.unattributed > MOST_UNATTRIBUTED * len(run.ledger):
+        return (
+            f"{run.unattributed} of {len(run.ledger)} provider calls cannot be traced to a request "
+            "(guardrail, shadow or rewritten prompts?): at most 1 % may be such, so let the gateway pass the "
+            "last user message on unchanged"
+        )
+    return None
+
+
+def _judge_with_doubts(name: str, check: Check, views: _Views) -> Verdict:
+    verdict = _safely(name, check, views.settled)
+    if verdict.status is Status.INCONCLUSIVE:
+        return verdict
+    if verdict.status is Status.FAILED and check.zero_tolerance:
+        return verdict
+    # Checks of zero tolerance count what must never be, at whatever time: only the others depend on timing.
+    for doubt in _DOUBTS:
+        reason = doubt(name, check, verdict, views)
+        if reason is not None:
+            return _doubted(verdict, reason)
+    return verdict
+
+
+def _safely(name: str, check: Check, run: Run) -> Verdict:
+    try:
+        return check.judge(run)
+    except Exception as error:  # a check may come from a plug-in: whatever it does, the others are judged
+        return _inconclusive(name, f"the check itself crashed ({type(error).__name__}: {_first_line(error)})")
+
+
+def _doubted(verdict: Verdict, reason: str) -> Verdict:
+    verdict.details["would_have"] = str(verdict.status)
+    verdict.because = f"{reason}; otherwise it would have {verdict.status}: {verdict.because}"
+    verdict.status = Status.INCONCLUSIVE
+    return verdict
+
+
+# --------------------------------------------------------------------------- doubts
+
+_Doubt = Callable[[str, Check, Verdict, _Views], "str | None"]
+
+
+def _cut_short(_name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
+    """A pass needs the phases it speaks of; a failure stands on what there was."""
+    if views.run.interrupted is None or verdict.status is not Status.PASSED:
+        return None
+    for phase in _phases_named(check) or counted_phases(views.run):
+        end = views.run.profile.phase_window_ns(phase)[1]
+        if views.end_ns < end:
+            why = views.run.interrupted
+            return f"the run ended at {seconds(views.end_ns)} ({why}), before '{phase}' did: run it again"
+    return None
+
+
+def _phases_named(check: Check) -> list[str]:
+    named: list[str] = []
+    for field, kind in references(type(check)):
+        if kind is PhaseRef:
+            value = getattr(check, field)
+            named += [value] if isinstance(value, str) else list(value or ())
+    return named
+
+
+def _bad_generator(_name: str, _check: Check, verdict: Verdict, views: _Views) -> str | None:
+    """Void: the load was not what the plan says."""
+    health = views.run.health
+    if health.trustworthy or verdict.details.get("stands_under_any_load"):
+        return None
+    why = "; ".join(health.reasons) or f"{health.issued} of {health.scheduled} requests were sent"
+    return (
+        f"void, because the load was not generated as planned ({why}): use more workers or a quieter machine"
+    )
+
+
+def _machine_stalled(name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
+    """What holds only with (or only without) the moments in which the machine stood still is its doing."""
+    calm = None if check.zero_tolerance else views.without_stalls
+    if calm is None or (again := _safely(name, check, calm)).status is verdict.status:
+        return None
+    stalls = views.run.health.stalls
+    lost_ns = sum(stall.end_ns - stall.start_ns for stall in stalls)
+    return (
+        f"the machine stood still {len(stalls)} times, for {seconds(lost_ns)} in all, and without those "
+        f"moments the verdict is {again.status}: run it again on a quieter machine"
+    )
+
+
+def _sent_late(name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
+    """Latency from the intended start includes the generator's own lateness: the verdict must not rest on
+    it."""
+    prompt = None if check.zero_tolerance else views.from_sent
+    if prompt is None or (again := _safely(name, check, prompt)).status is verdict.status:
+        return None
+    return (
+        f"the generator's own lateness decides: counted from when requests were really sent, the verdict is "
+        f"{again.status}; use more workers or a quieter machine"
+    )
+
+
+_DOUBTS: tuple[_Doubt, ...] = (_cut_short, _bad_generator, _machine_stalled, _sent_late)
+
+
+def _inconclusive(name: str, because: str) -> Verdict:
+    return Verdict(check=name, status=Status.INCONCLUSIVE, because=because)
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return (str(error).splitlines() or [""])[0]
