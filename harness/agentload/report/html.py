@@ -1,0 +1,273 @@
+"""report.html: one file that opens offline, in light and dark, on paper and on a phone. No script, no network."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from agentload.model import NS, Status
+from agentload.report import Report, Result, figures, svg, text
+
+TEMPLATES = Path(__file__).parent / "templates"
+MOST_TENANTS = 40
+MOST_DETAILS = 40
+"""Rows shown of a verdict's details; report.json has them all."""
+_ORDER = {Status.FAILED: 0, Status.INCONCLUSIVE: 1, Status.PASSED: 2}
+
+Facts = Mapping[str, Any]
+
+
+class HtmlReport(Report):
+    """report.html."""
+
+    filename: ClassVar[str] = "report.html"
+
+    def render(self, result: Result) -> bytes:
+        """The page; every text in it is escaped, wherever it came from."""
+        summary = result.summary
+        drawn = figures.draw(summary)
+        page = environment().get_template("report.html.j2")
+        return page.render(
+            s=summary,
+            title=text.printable(f"{summary['profile']}: {summary['verdict']}"),
+            css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+            symbol=text.SYMBOLS,
+            never=text.NEVER,
+            header_facts=header_facts(summary),
+            banners=banners(summary),
+            verdicts=verdicts(summary, drawn),
+            tenants=tenants(summary),
+            hidden_tenants=max(0, len(summary["tenants"]) - MOST_TENANTS),
+            shares_note=shares_note(summary["shares"]),
+            phase_headings=PHASE_HEADINGS,
+            phase_rows=phase_rows(summary),
+            figures=drawn,
+            generator=generator(summary["generator"]),
+            provider=provider(summary["provider"]),
+            command=command(summary),
+            origin=origin(summary),
+        ).encode()
+
+
+def environment() -> Environment:
+    """Templates in which everything is escaped and a forgotten name is an error."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    made.filters["printable"] = text.printable
+    return made
+
+
+# --------------------------------------------------------------------------- parts of the page
+
+
+def header_facts(summary: Facts) -> list[tuple[str, str]]:
+    """The line under the title."""
+    facts = [
+        ("driver", summary["driver"]),
+        ("seed", str(summary["seed"])),
+        ("plan", summary["plan"]["fingerprint"][:12]),
+        ("arrivals", f"{summary['plan']['arrivals']:,}"),
+        ("length", f"{text.figure(summary['duration_s'])} s"),
+    ]
+    if summary["plan"]["closed_users"]:
+        facts.append(("closed-loop users", f"{summary['plan']['closed_users']:,}"))
+    if summary["started"]:
+        facts.append(("started", text.printable(summary["started"])))
+    return facts
+
+
+def banners(summary: Facts) -> list[str]:
+    """What a reader must know before believing any number."""
+    generator_facts = summary["generator"]
+    lines = [f"The generator is not to be trusted: {text.printable(reason)}" for reason in generator_facts["reasons"]]
+    if not generator_facts["trustworthy"] and not lines:
+        lines.append("The generator is not to be trusted: its load was not sent as planned.")
+    if summary["interrupted"]:
+        lines.insert(0, f"The run was interrupted: {text.printable(summary['interrupted'])}")
+    if not summary["provider"]["available"]:
+        lines.append("The provider is not ours: without its ledger, checks that need it are inconclusive.")
+    return lines
+
+
+def verdicts(summary: Facts, drawn: Sequence[figures.Figure]) -> list[dict[str, Any]]:
+    """Failed ones first; each with the figure that shows what it judged."""
+    by_id = {figure.id: figure for figure in drawn}
+    ordered = sorted(summary["checks"], key=lambda check: (_ORDER[check["status"]], check["severity"]))
+    return [_verdict(check, by_id.get(figures.PROOFS.get(check["check"], ""))) for check in ordered]
+
+
+def _verdict(check: Facts, figure: figures.Figure | None) -> dict[str, Any]:
+    marks = [(e["at_ns"] / NS, e["note"]) for e in check["evidence"] if e.get("at_ns") is not None]
+    return {
+        "check": text.printable(check["check"]),
+        "status": check["status"],
+        "severity": check["severity"],
+        "because": text.printable(check["because"]),
+        "numbers": text.verdict_numbers(check),
+        "meter": figures.meter(check),
+        "evidence": [text.evidence(item) for item in check["evidence"]],
+        "figure": figure,
+        "pictures": list(zip(figure.panels, figure.again(marks), strict=True)) if figure else [],
+        "details": list(detail_rows(check["details"])),
+    }
+
+
+def detail_rows(details: object) -> list[tuple[str, str]]:
+    """Nested details as `a.b.c` → value; long lists are counted, not shown."""
+    rows = list(_flattened("", details))
+    if len(rows) > MOST_DETAILS:
+        rows = [*rows[:MOST_DETAILS], ("…", f"{len(rows) - MOST_DETAILS} more in report.json")]
+    return rows
+
+
+def _flattened(prefix: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in cast(dict[str, object], value).items():
+            yield from _flattened(f"{prefix}.{key}" if prefix else str(key), inner)
+    elif isinstance(value, list):
+        listed = cast(list[object], value)
+        simple = len(listed) <= 8 and not any(isinstance(item, dict | list) for item in listed)
+        yield text.printable(prefix), ", ".join(_plain(item) for item in listed) if simple else f"{len(listed)} values"
+    else:
+        yield text.printable(prefix), _plain(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {None: text.NOTHING, True: "yes", False: "no"}[value]
+    return text.figure(value) if isinstance(value, int | float) else text.printable(value)
+
+
+def tenants(summary: Facts) -> list[dict[str, Any]]:
+    """The busiest tenants' rows."""
+    return [_tenant(name, facts) for name, facts in text.busiest(summary["tenants"], MOST_TENANTS)]
+
+
+def _tenant(name: str, facts: Facts) -> dict[str, Any]:
+    share, entitled = facts["work_share"], facts["entitled_share"]
+    other = sum(facts[ending] for ending in ("expired", "failed", "truncated", "abandoned", "unfinished", "unsent"))
+    latency = facts["latency_ms"]
+    return {
+        "name": text.printable(name),
+        "class_": text.printable(facts["class"]),
+        "weight": text.figure(facts["weight"]),
+        "plain": facts["class"] == "standard" and facts["weight"] == 1,
+        "bar": round(100 * (share or 0), 1),
+        "mark": None if entitled is None else round(min(98.0, 100 * entitled), 1),
+        "share": text.share(share),
+        "entitled": text.share(entitled),
+        "cells": [
+            f"{facts['offered']:,}",
+            f"{facts['answered']:,} ({text.share(facts['acceptance'])})",
+            _refused(facts),
+            f"{other:,}",
+            f"{facts['retries']:,}",
+            *(text.percentile(latency, p) for p in ("p50", "p95", "p99")),
+            text.percentile(facts["answered_latency_ms"], "p95"),
+            text.percentile(facts["first_token_ms"], "p95"),
+            f"{svg.short(facts['input_tokens'])} / {svg.short(facts['output_tokens'])}",
+        ],
+    }
+
+
+def _refused(facts: Facts) -> str:
+    """Requests refused for good; where attempts were refused that a retry made good, those too."""
+    for_good, attempts = facts["rejected"], facts["refused_attempts"]
+    return f"{for_good:,}" if attempts == for_good else f"{for_good:,} ({attempts:,} attempts)"
+
+
+def shares_note(shares: Facts) -> str:
+    """What the shares rest on."""
+    source = "served by the provider" if shares["measured_by"] == "ledger" else "answered (the provider has no ledger)"
+    when = f"over {text.figure(shares['seconds'])} s"
+    when += " in which more was asked for than served" if shares["contended"] else ": there was enough for everybody"
+    return f"Shares are of the work {source}, {when}; the mark is the entitlement."
+
+
+PHASE_HEADINGS = ["phase", "from–to", "tenant", "offered", "answered", "p50", "p95", "p99", "answered p95"]
+
+
+def phase_rows(summary: Facts) -> list[list[str]]:
+    """One row per phase and lane, all tenants together first."""
+    rows: list[list[str]] = []
+    for phase in summary["phases"]:
+        name = text.printable(phase["name"]) + ("" if phase["recorded"] else " (not recorded)")
+        window = f"{text.figure(phase['start_s'])}–{text.figure(phase['end_s'])} s"
+        rows.append([name, window, "all", *_load(phase)])
+        rows += [["", "", text.printable(lane), *_load(facts)] for lane, facts in phase["lanes"].items()]
+    return rows
+
+
+def _load(facts: Facts) -> list[str]:
+    return [
+        f"{facts['offered']:,}",
+        text.share(facts["acceptance"]),
+        *(text.percentile(facts["latency_ms"], p) for p in ("p50", "p95", "p99")),
+        text.percentile(facts["answered_latency_ms"], "p95"),
+    ]
+
+
+def generator(facts: Facts) -> list[tuple[str, str]]:
+    """How well the load was sent."""
+    late = facts["lateness_ms"]
+    cap = f" of at most {facts['in_flight_cap']:,}" if facts["in_flight_cap"] else ""
+    return [
+        ("trustworthy", "yes" if facts["trustworthy"] else "no"),
+        ("sent", f"{facts['issued']:,} of {facts['scheduled']:,}"),
+        ("late p50 / p99 / p99.9", " / ".join(text.percentile(late, p) for p in ("p50", "p99", "p999"))),
+        ("stalls", f"{len(facts['stalls'])}"),
+        ("waiting for a processor", text.share(facts["run_queue_wait"])),
+        ("busiest worker's CPU", text.share(facts["cpu"])),
+        ("most in flight", f"{facts['peak_in_flight']:,}{cap}"),
+        ("not sent because of the cap", f"{facts['capped']:,}"),
+        ("workers (lost)", f"{facts['workers']} ({facts['workers_lost']})"),
+        ("records lost", f"{facts['records_lost']:,}"),
+    ]
+
+
+def provider(facts: Facts) -> list[tuple[str, str]]:
+    """What the gateway asked of the provider."""
+    if not facts["available"]:
+        return [("ledger", "none: the provider is not ours")]
+    limit = facts["tokens_per_minute"]
+    used = f"{text.share(facts['utilisation'])} in {text.printable(facts['busiest_phase'])}" if limit else text.NOTHING
+    return [
+        ("calls offered", f"{facts['offered']:,}"),
+        ("admitted", f"{facts['admitted']:,}"),
+        ("refused by a limit", f"{facts['throttled']:,}"),
+        ("refused or cut by a fault", f"{facts['faulted'] + facts['cut']:,}"),
+        ("cancelled by the gateway", f"{facts['cancelled']:,}"),
+        ("called before the promised time", f"{facts['early']:,}"),
+        ("without a marker", f"{facts['unattributed']:,}"),
+        ("tokens per minute, limit", text.quantity(limit)),
+        ("limit used", used),
+        ("bucket holds", f"{text.figure(facts['bucket_s'])} s" if facts["bucket_s"] else text.NOTHING),
+        ("most at once (slots)", f"{facts['peak_in_service']} ({facts['slots'] or 'no bound'})"),
+        ("tokens in / out", f"{facts['input_tokens']:,} / {facts['output_tokens']:,}"),
+    ]
+
+
+def command(summary: Facts) -> str:
+    """The command line as it was given, or the one that draws the same plan."""
+    given = summary["command"] or ["agentload", "run", summary["profile"], "--seed", str(summary["seed"])]
+    return text.printable(shlex.join(map(str, given)))
+
+
+def origin(summary: Facts) -> list[tuple[str, str]]:
+    """Seed, fingerprint, target, machine and versions."""
+    rows = [("seed", str(summary["seed"])), ("plan fingerprint", summary["plan"]["fingerprint"])]
+    for what in ("target", "machine"):
+        rows += [(f"{what} {name}", value) for name, value in detail_rows(summary[what])]
+    rows += [(text.printable(name), text.printable(version)) for name, version in summary["versions"].items()]
+    return rows

@@ -1,0 +1,132 @@
+"""The last thing a run prints: verdicts, then tenants, then generator and provider, then where the files are."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentload.model import Status
+from agentload.report import Result, text
+
+COLOURS: Mapping[str, str] = {Status.PASSED: "green", Status.FAILED: "red", Status.INCONCLUSIVE: "yellow"}
+MOST_TENANTS = 12
+"""Rows of the tenants table; the busiest come first and the rest is counted."""
+
+
+def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -> None:
+    """Print everything. Colours and width are the console's business (NO_COLOR, pipes, `Console(width=…)`)."""
+    never_fail_on_letters(console)
+    summary = result.summary
+    console.print()
+    for check in summary["checks"]:
+        _print_check(check, console)
+    _print_overall(summary, console)
+    console.print()
+    console.print(tenants_table(summary, console.options.ascii_only))
+    hidden = len(summary["tenants"]) - MOST_TENANTS
+    if hidden > 0:
+        console.print(f"  … and {text.count(hidden, 'tenant')} more, all of them in report.json", style="dim")
+    console.print()
+    _print_machinery(summary, console)
+    _print_paths(paths, console)
+
+
+def never_fail_on_letters(console: Console) -> None:
+    """Where the output's encoding lacks a letter, print `?` instead of ending a run with an exception."""
+    if isinstance(console.file, io.TextIOWrapper) and console.options.ascii_only:
+        console.file.reconfigure(errors="replace")
+
+
+def _print_check(check: Mapping[str, Any], console: Console) -> None:
+    """`✗ victim-latency  never (bound 2 ×, n 294)` and the sentence below it."""
+    status, severity = check["status"], check["severity"]
+    symbols = text.ASCII_SYMBOLS if console.options.ascii_only else text.SYMBOLS
+    line = Text("  ")
+    line.append(f"{symbols[status]} ", style=f"bold {COLOURS[status]}")
+    line.append(text.printable(check["check"]), style="bold")
+    line.append("" if severity == "must" else f" ({severity})", style="dim")
+    line.append(_numbers(check))
+    console.print(line)
+    console.print(_indented(text.printable(check["because"]), 4, console), style="dim")
+
+
+def _numbers(check: Mapping[str, Any]) -> str:
+    """`  1.08 × (bound 2 ×, n 294)`; empty when nothing was measured."""
+    numbers = text.verdict_numbers(check)
+    if numbers is None:
+        return ""
+    measured, around = numbers
+    return f"  {measured} ({around})" if around else f"  {measured}"
+
+
+def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
+    verdict = summary["verdict"]
+    line = Text("  ")
+    line.append(f"{verdict.upper()}", style=f"bold {COLOURS[verdict]}")
+    line.append(f"  {text.printable(summary['profile'])}, {summary['driver']}, seed {summary['seed']}")
+    line.append(f", plan {summary['plan']['fingerprint'][:12]}", style="dim")
+    console.print()
+    console.print(line)
+    if summary["interrupted"]:
+        reason = f"interrupted: {text.printable(summary['interrupted'])}"
+        console.print(_indented(reason, 2, console), style="yellow")
+
+
+def tenants_table(summary: Mapping[str, Any], ascii_only: bool = False) -> Table:
+    """One row per tenant, busiest first: its share of the work against its entitlement, latency, endings."""
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table.add_column("tenant", no_wrap=True, max_width=16, overflow="ellipsis")
+    table.add_column("share of work", no_wrap=True)
+    for heading in ("p50", "p95", "p99", "answered", "refused", "retries"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, tenant in text.busiest(summary["tenants"], MOST_TENANTS):
+        table.add_row(*_tenant_cells(name, tenant, ascii_only))
+    return table
+
+
+def _tenant_cells(name: str, tenant: Mapping[str, Any], ascii_only: bool) -> list[Text]:
+    share = tenant["work_share"]
+    drawn = text.bar(share, tenant["entitled_share"], width=8, ascii_only=ascii_only)
+    latency = tenant["latency_ms"]
+    return [
+        Text(text.printable(name), style="bold"),
+        Text(f"{drawn} {text.share(share):>5}"),
+        *(Text(text.percentile(latency, quantile)) for quantile in ("p50", "p95", "p99")),
+        Text(text.share(tenant["acceptance"])),
+        Text(f"{tenant['refused_attempts']:,}"),
+        Text(f"{tenant['retries']:,}"),
+    ]
+
+
+def _print_machinery(summary: Mapping[str, Any], console: Console) -> None:
+    """Generator, provider and hidden queue, a line each."""
+    lines = (
+        text.generator_line(summary["generator"]),
+        text.provider_line(summary["provider"]),
+        text.queue_line(summary["hidden_queue"]),
+    )
+    for line in filter(None, lines):
+        console.print(_indented(line, 2, console))
+    for reason in summary["generator"]["reasons"]:
+        console.print(_indented(text.printable(reason), 4, console), style="yellow")
+
+
+def _print_paths(paths: Iterable[Path], console: Console) -> None:
+    listed = list(paths)
+    if listed:
+        console.print()
+    for path in listed:
+        console.print(Text(f"  {path}"), soft_wrap=True)
+
+
+def _indented(sentence: str, indent: int, console: Console) -> Text:
+    margin = " " * indent
+    width = max(20, console.width - 1)
+    return Text(textwrap.fill(sentence, width, initial_indent=margin, subsequent_indent=margin))

@@ -1,0 +1,132 @@
+"""Numbers and names as a person reads them; shared by every format."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentload.model import NS, Status
+
+SYMBOLS: Mapping[str, str] = {Status.PASSED: "✓", Status.FAILED: "✗", Status.INCONCLUSIVE: "?"}
+ASCII_SYMBOLS: Mapping[str, str] = {Status.PASSED: "ok", Status.FAILED: "FAIL", Status.INCONCLUSIVE: "??"}
+NOTHING = "–"
+"""Stands where nothing could be measured."""
+NEVER = "never"
+"""Stands for an infinite duration: the request was not answered."""
+
+
+def printable(text: object) -> str:
+    """Text whose control characters are written out: a tenant's name must not move a terminal's cursor or break
+    an XML file."""
+    return "".join(c if c.isprintable() or c == " " else repr(c)[1:-1] for c in str(text))
+
+
+def quantity(value: float | None, unit: str = "", censored: bool = False) -> str:
+    """A measured number with its unit: `1.08 ×`, `never`, `–`."""
+    if value is None:
+        return NEVER if censored else NOTHING
+    return f"{figure(value)} {unit}".rstrip()
+
+
+def figure(value: float) -> str:
+    """A number to three figures, thousands set apart: 0.987, 12.3, 1,650."""
+    if not math.isfinite(value):
+        return NEVER if value > 0 else NOTHING
+    if value == round(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def milliseconds(value: float | None, censored: bool = False) -> str:
+    """A duration: `4.2 ms`, `402 ms`, `12.4 s`, `never`, `–`."""
+    if value is None:
+        return NEVER if censored else NOTHING
+    if value >= 10_000:
+        return f"{value / 1000:,.1f} s"
+    if value >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value:.0f} ms" if value >= 10 or value == 0 else f"{value:.1f} ms"
+
+
+def percentile(distribution: Mapping[str, Any] | None, name: str) -> str:
+    """One percentile of a Distribution as written to report.json."""
+    if distribution is None:
+        return NOTHING
+    return milliseconds(distribution[name], distribution["censored"])
+
+
+def share(value: float | None) -> str:
+    """A share of one as per cent; small ones keep a decimal."""
+    if value is None:
+        return NOTHING
+    per_cent = 100 * value
+    return f"{per_cent:.0f} %" if per_cent >= 10 or per_cent in (0, 1) else f"{per_cent:.1f} %"
+
+
+def count(value: int | float, noun: str) -> str:
+    """`1 request`, `1,650 requests`."""
+    return f"{value:,.0f} {noun}" if value == 1 else f"{value:,.0f} {noun}s"
+
+
+def bar(value: float | None, entitled: float | None, width: int = 12, ascii_only: bool = False) -> str:
+    """A share as a bar, with a mark where the entitlement is."""
+    full, empty, mark = ("#", ".", "|") if ascii_only else ("█", "░", "┃")
+    filled = round(width * min(1.0, max(0.0, value or 0.0)))
+    cells = [full] * filled + [empty] * (width - filled)
+    if entitled is not None:
+        cells[min(width - 1, max(0, round(width * entitled)))] = mark
+    return "".join(cells)
+
+
+def busiest(tenants: Mapping[str, Any], most: int) -> list[tuple[str, Any]]:
+    """The tenants that offered most, the first of equals first."""
+    return sorted(tenants.items(), key=lambda item: -item[1].get("offered", 0))[:most]
+
+
+def verdict_numbers(check: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(`1.08 ×`, `bound 2 ×, n 294`) of a check in report.json; None when there is no number at all."""
+    measured = quantity(check["measured"], check["unit"], check["censored"])
+    bound = "" if check["bound"] is None else f"bound {quantity(check['bound'], check['unit'])}"
+    n = f"n {check['n']:,}" if check["n"] else ""
+    around = ", ".join(part for part in (bound, n) if part)
+    return (measured, around) if around or measured != NOTHING else None
+
+
+def evidence(item: Mapping[str, Any]) -> str:
+    """`deepest (request 77, 24.000 s)`."""
+    where = [f"request {item['seq']}"] if item.get("seq") is not None else []
+    where += [f"{item['at_ns'] / NS:.3f} s"] if item.get("at_ns") is not None else []
+    note = printable(item["note"])
+    return f"{note} ({', '.join(where)})" if where else note
+
+
+def generator_line(generator: Mapping[str, Any]) -> str:
+    """How well the load was generated."""
+    late = generator["lateness_ms"]
+    state = "as planned" if generator["trustworthy"] else "NOT TRUSTWORTHY"
+    stalls = f", {count(len(generator['stalls']), 'stall')}" if generator["stalls"] else ""
+    return (
+        f"generator: {state}, {generator['issued']:,} of {generator['scheduled']:,} sent, "
+        f"late p50 {percentile(late, 'p50')}, p99 {percentile(late, 'p99')}{stalls}"
+    )
+
+
+def provider_line(provider: Mapping[str, Any]) -> str:
+    """What the gateway asked of the provider."""
+    if not provider["available"]:
+        return "provider: not ours, no ledger, so checks that need one are inconclusive"
+    limit = provider["tokens_per_minute"]
+    used = f", {share(provider['utilisation'])} of {figure(limit)} tokens/min used" if limit else ""
+    return (
+        f"provider: {count(provider['offered'], 'call')} offered, {provider['admitted']:,} admitted, "
+        f"{provider['throttled']:,} throttled{used}"
+    )
+
+
+def queue_line(queue: Mapping[str, Any]) -> str:
+    """The hidden queue, in a line; empty when it could not be computed."""
+    if queue["max_depth"] is None:
+        return ""
+    depth = count(queue["max_depth"], "request")
+    return f"queue: at most {depth} hidden in the gateway, the oldest {milliseconds(queue['max_age_ms'])}"
