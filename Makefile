@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check unit live bench wheel clean
+
+demo: $(VENV)/.runtime  ## install, then the main job: one tenant floods, do the quiet ones notice?
+	$(BIN)/agentload run noisy-neighbor
+
+test: $(STAMP) check  ## everything CI runs
+	$(BIN)/python -m pytest
+
+check: $(STAMP)  ## style, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+unit: $(STAMP)  ## the quick tests alone
+	$(BIN)/python -m pytest -m "not live"
+
+live: $(STAMP)  ## the tests that start real processes, the minutes-long ones included
+	$(BIN)/python -m pytest -m "live or slow" -o addopts="-p no:locust --import-mode=importlib -ra"
+
+bench: $(STAMP)  ## costs side by side in one run; prints ratios, judges nothing
+	$(BIN)/python -m bench
+
+wheel: $(STAMP)
+	$(BIN)/python -m build --wheel --outdir dist
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(STAMP): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ $(VENV)/.runtime

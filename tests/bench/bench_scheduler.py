@@ -1,0 +1,125 @@
+"""What the scheduler costs: CPU per job (submit + poll + complete + poll), by tenants. Prints a table.
+
+    python tests/bench/bench_scheduler.py [--jobs 20000] [--repeats 5]
+
+A script, not a test: absolute figures depend on the machine, ratios on the code. The goal is <= 25 us at 1,000
+tenants, and at 100,000 tenants no more than 3 times what it costs at 10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from collections import deque
+from random import Random
+from statistics import median
+from time import process_time
+
+from agentload.scheduler.admission import Admission, Dispatched, Request
+from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig, UpstreamLimits
+
+STEP_NS = 1_000_000
+SLOTS = 64
+
+
+def gateway(*, tenant_slots: int = SLOTS, capacity_units: float = 1e6) -> Admission:
+    """Three classes over one pool, with provider limits that are checked and never bind."""
+    classes = {
+        "guaranteed": ClassConfig(nominal_share=0.5, min_units=capacity_units * 0.1, max_queue=10**7),
+        "standard": ClassConfig(nominal_share=0.35, max_queue=10**7),
+        "batch": ClassConfig(nominal_share=0.15, max_queue=10**7),
+    }
+    pool = PoolConfig(
+        capacity_units=capacity_units, slots=SLOTS, tenant_slots=tenant_slots, classes=classes
+    )
+    upstream = UpstreamLimits(tokens_per_minute=1e12, requests_per_minute=1e12)
+    return Admission(GatewayConfig(pools={"p": pool}, upstream=upstream), Random(1))
+
+
+class Load:
+    """A closed loop: every job that ends is followed by another one of some tenant."""
+
+    def __init__(self, admission: Admission, tenants: int, deadlines: bool, seed: int = 1) -> None:
+        self.admission = admission
+        self.random = Random(seed)
+        self.tenants = [f"t{i}" for i in range(tenants)]
+        self.deadlines = deadlines
+        self.running: deque[Request] = deque()
+        self.now_ns = 0
+        self.count = 0
+
+    def submit(self) -> None:
+        """One more job of a tenant drawn at random."""
+        self.count += 1
+        tenant = self.tenants[int(self.random.random() * len(self.tenants))]
+        request = Request(
+            id=self.count,
+            tenant=tenant,
+            service_class=("guaranteed", "standard", "batch")[self.count % 3],
+            input_tokens=100,
+            text_chars=400,
+            max_output_tokens=100 + self.count % 400,
+            arrived_ns=self.now_ns,
+            deadline_ns=self.now_ns + 10**13 if self.deadlines else None,
+        )
+        self.admission.submit(self.now_ns, request)
+        self.poll()
+
+    def poll(self) -> None:
+        """Take up what was dispatched."""
+        for event in self.admission.poll(self.now_ns):
+            if isinstance(event, Dispatched):
+                self.running.append(event.request)
+
+    def turn(self, progress: int) -> None:
+        """The oldest call ends (after reporting progress so often), and another job comes."""
+        self.now_ns += STEP_NS
+        request = self.running.popleft()
+        for part in range(progress):
+            self.admission.progress(self.now_ns, request.id, part * 128)
+        self.admission.complete(self.now_ns, request.id, input_tokens=100, output_tokens=150, ok=True)
+        self.poll()
+        self.submit()
+
+
+def measure(tenants: int, jobs: int, waiting: int, *, progress: int = 0, deadlines: bool = False, **pool: float) -> float:
+    """Microseconds of CPU per job."""
+    load = Load(gateway(**pool), tenants, deadlines)
+    for _ in range(SLOTS + waiting):
+        load.submit()
+    gc.collect()
+    gc.disable()
+    start = process_time()
+    for _ in range(jobs):
+        load.turn(progress)
+    spent = process_time() - start
+    gc.enable()
+    return spent / jobs * 1e6
+
+
+def main() -> None:
+    """Print the table: medians over the repeats."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    variants = {
+        "plain": {},
+        "4 progress": {"progress": 4},
+        "deadlines": {"deadlines": True},
+        "cap 1": {"tenant_slots": 1},
+        "units bind": {"capacity_units": 20.0},
+    }
+    print(f"us of CPU per job, median of {options.repeats}; waiting jobs: twice the tenants, at least 200")
+    print("tenants".rjust(8), *(name.rjust(12) for name in variants))
+    for tenants in (10, 100, 1_000, 10_000, 100_000):
+        row = []
+        for variant in variants.values():
+            waiting = max(200, 2 * tenants)
+            times = [measure(tenants, options.jobs, waiting, **variant) for _ in range(options.repeats)]
+            row.append(f"{median(times):12.1f}")
+        print(f"{tenants:8}", *row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The repository tests itself: its arrows, its README, its packaging rules."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agentload import checks, profile
+from agentload.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PURE_PACKAGES = ("scheduler", "checks", "arrivals", "workloads", "behaviours")
+PURE_MODULES = (
+    "model", "plan", "logical", "wire", "judge", "history", "statistics", "fairness", "hidden_queue",
+    "gateway/lifecycle", "gateway/core", "gateway/envelope", "gateway/answers", "gateway/usage",
+)  # fmt: skip
+PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
+SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}
+IMPURE = SLOW | {"asyncio", "socket", "time", "threading"}
+
+
+def pure_files() -> list[Path]:
+    package = ROOT / "harness" / "agentload"
+    files = [path for name in PURE_PACKAGES for path in sorted((package / name).rglob("*.py"))]
+    files += [package / f"{name}.py" for name in PURE_MODULES]
+    files += [ROOT / "fake_provider" / f"{name}.py" for name in PURE_PROVIDER]
+    return files + sorted((ROOT / "fake_provider" / "faults").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", pure_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_pure_modules_import_no_clock_no_loop_and_no_socket(path: Path) -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported.add(node.module.split(".")[0])
+    assert not imported & IMPURE
+
+
+def test_only_the_locust_processes_import_locust_or_gevent() -> None:
+    allowed = {"locust_master.py", "locust_worker.py", "http1.py", "ticker.py", "heartbeat.py"}
+    offenders = [
+        path.name
+        for path in (ROOT / "harness" / "agentload").rglob("*.py")
+        if re.search(r"^\s*(from|import) (locust|gevent)\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+        and not (path.parent.name == "drivers" and (path.name in allowed or path.name.startswith("locust_")))
+    ]
+    assert offenders == []
+
+
+@pytest.mark.parametrize("folder", ["harness", "profiles", "reports", "tests"])
+def test_plain_folders_shadow_nobodys_packages(folder: str) -> None:
+    assert not (ROOT / folder / "__init__.py").exists()
+
+
+def test_no_import_happens_at_help_that_costs_a_second() -> None:
+    code = (
+        "import sys; sys.argv = ['agentload', '--help']\n"
+        "from agentload.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"print(sorted({SLOW} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stderr.strip() == "[]"
+    assert "run" in done.stdout
+
+
+def test_the_readme_names_every_command() -> None:
+    from agentload.cli import app
+
+    for command in app.registered_commands:
+        name = command.name or (command.callback.__name__ if command.callback else "")
+        assert f"agentload {name}" in README, f"README does not show `agentload {name}`"
+
+
+def test_the_readme_names_every_profile_and_every_check() -> None:
+    for name in [*profile.names(), *checks.SEAM.names()]:
+        assert f"`{name}`" in README, f"README does not name `{name}`"
+
+
+@pytest.mark.parametrize("code", list(ExitCode), ids=lambda code: code.name)
+def test_the_readme_documents_every_exit_code(code: ExitCode) -> None:
+    assert re.search(rf"^\| {int(code)} \|", README, re.MULTILINE)
+
+
+def test_the_readmes_two_commands_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("demo", "test"):
+        assert f"make {target}" in README
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_ci_runs_the_readmes_test_command() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_version_is_said_once() -> None:
+    from agentload import __version__
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == __version__
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_dependency_is_justified_in_the_architecture_page() -> None:
+    page = (ROOT / "harness" / "ARCHITECTURE.md").read_text(encoding="utf-8").lower()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for requirement in project["dependencies"]:
+        name = re.split(r"[<>=\[ ]", requirement)[0].lower()
+        assert f"`{name}`" in page, f"ARCHITECTURE.md does not say what {name} is for"
+
+
+def test_no_file_tells_of_one_persons_machine() -> None:
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    here = Path(__file__).name
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.name == here or path.suffix in (".png", ".hlog") or not path.is_file():
+            continue
+        found = re.search(r"(?<![\w.])/(home|root|work|Users)/\w+", path.read_text(encoding="utf-8"))
+        assert not found, f"{name} names {found.group(0) if found else ''}"
