@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fake_provider",
-        description="A fake OpenAI-compatible provider, limited in tokens per minute, with a truthful ledger.",
+        description="A fake OpenAI-compatible provider, limited in tokens per minute, with a ledger.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8089, help="0 takes a free one (default: 8089)")
@@ -69,12 +69,20 @@ def _run(options: argparse.Namespace) -> None:
         raise _Unusable(f"--run {options.run}: must be from 0 to 65535")
     token = _token(options.control_token_env)
     config = load(options.config, options.set)
-    sock = _listen(options.host, options.port)
     ledger_file = None if options.ledger is None else _ledger_file(options.ledger)
-    provider = _provider(config, options.run, ledger_file)
+    try:
+        provider = _provider(config, options.run, ledger_file)
+        with _listen(options.host, options.port) as sock:
+            _serve(Host(provider, ledger_file), sock, token, options)
+    finally:
+        if ledger_file is not None:
+            ledger_file.close()
+
+
+def _serve(host: Host, sock: socket.socket, token: str | None, options: argparse.Namespace) -> None:
     raise_file_limit()
     serving = serve(
-        Host(provider, ledger_file),
+        host,
         sock,
         ready=lambda: _say_ready(sock),
         log_level=options.log_level,
@@ -95,6 +103,8 @@ def _token(name: str | None) -> str | None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65_535:
+        raise _Unusable(f"--port {port}: must be from 0 to 65535")
     try:
         return listen(host, port)
     except OSError as error:
@@ -102,8 +112,6 @@ def _listen(host: str, port: int) -> socket.socket:
             what = "is in use: choose another with --port, or let --port 0 find a free one"
             raise _Unusable(f"port {port} on {host} {what}") from None
         raise _Unusable(f"cannot listen on {host} port {port}: {error.strerror}") from None
-    except OverflowError:
-        raise _Unusable(f"--port {port}: must be from 0 to 65535") from None
 
 
 def _ledger_file(path: Path) -> LedgerFile:

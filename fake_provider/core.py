@@ -101,12 +101,17 @@ class Provider:
         call.ledger.refused(call.entry, now_ns, Ending.INVALID, status, Reason.INVALID)
         return call
 
-    def next_step(self, call: Call) -> Step:
-        """The next piece of the answer of a call in service, as things stand now."""
+    def next_step(self, call: Call, at_least: int = 1) -> Step:
+        """The next piece of the answer of a call in service, as things stand now.
+
+        `at_least`: tokens to a piece of a stream (fewer, where the answer ends or is cut), due when the last
+        of them is. A simulator asks for large ones, because every piece costs it an event.
+        """
         timing = _timing(call)
         cut = call.cut
         stop, then = (call.output_tokens, Then.COMPLETE) if cut is None else (cut.after_tokens, cut.then)
-        last = min(timing.chunk_end(call.produced), stop) if call.request.stream else stop
+        piece_end = max(timing.chunk_end(call.produced), call.produced + at_least)
+        last = min(piece_end, stop) if call.request.stream else stop
         due_ns = self.faults.held_until_ns(timing.token_ns(max(0, last - 1)), call)
         return Step(due_ns, call.produced, last, then if last >= stop else Then.CONTINUE)
 
@@ -243,6 +248,7 @@ class Provider:
         entry = Entry(
             call=self._calls,
             arrived_ns=now_ns,
+            ending=Ending.OPEN,
             run=self.ledger.run,
             tenant=ours.tenant if ours else None,
             seq=ours.seq if ours else None,

@@ -16,6 +16,8 @@ from fake_provider.wire import MAX_BODY_BYTES, Frames, RequestHeaders, Unreadabl
 
 SHUTDOWN = "shutdown"
 """The reason in the ledger of calls that the end of this program cut."""
+BUG = "bug"
+"""The reason in the ledger of calls that a fault of this program cut."""
 _JSON = (b"content-type", b"application/json")
 _STREAM: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -94,7 +96,7 @@ class Exchange:
         finally:
             del self._host.peers[call.number]
             # Only after a fault of this program is it still open; a slot must not be taken for ever.
-            self._end(call, Ending.CUT, "provider")
+            self._end(call, Ending.CUT, BUG)
         if call.entry.ending is Ending.CANCELLED or call.entry.reason == SHUTDOWN:
             await self._peer.close()
 
@@ -106,20 +108,29 @@ class Exchange:
             self._waited = True
             return await self._peer.wait(step.due_ns)
         host.lateness.record(now_ns - step.due_ns)
+        # Encoded first: what cannot be encoded must not be recorded as answered.
+        data = self._encode(call, step)
         host.wake(host.provider.deliver(now_ns, call, step))
         if self._frames is None:
-            return await self._send_whole(call, step)
-        await self._send_piece(self._frames, step)
+            return await self._send_whole(call, step, data)
+        await self._send_piece(step, data)
         if step.then is Then.CONTINUE and not self._waited:
             # A stream that has to catch up lets others run, too.
             await asyncio.sleep(0)
         self._waited = False
         return None
 
-    async def _send_whole(self, call: Call, step: Step) -> None:
+    def _encode(self, call: Call, step: Step) -> bytes:
+        if self._frames is None:
+            return self._wire.whole(call)
+        piece = self._frames.piece(step.first, step.last)
+        if step.then is Then.COMPLETE:
+            return piece + self._frames.tail()
+        return piece + self._frames.error() if step.then is Then.ERROR else piece
+
+    async def _send_whole(self, call: Call, step: Step, body: bytes) -> None:
         if step.then is Then.RESET:
             return await self._peer.reset()
-        body = self._wire.whole(call)
         if step.then is Then.COMPLETE:
             return await self._reply(call, 200, body)
         part = body[: min(len(body) - 1, len(body) * step.last // call.output_tokens)]
@@ -129,12 +140,7 @@ class Exchange:
         await self._body(part, more=True)
         return await self._peer.close()
 
-    async def _send_piece(self, frames: Frames, step: Step) -> None:
-        piece = frames.piece(step.first, step.last)
-        if step.then is Then.COMPLETE:
-            piece += frames.tail()
-        elif step.then is Then.ERROR:
-            piece += frames.error()
+    async def _send_piece(self, step: Step, piece: bytes) -> None:
         ends = step.then in (Then.COMPLETE, Then.ERROR, Then.END)
         await self._body(piece, more=not ends)
         if step.then is Then.CLOSE:

@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
     call: int
     arrived_ns: int
-    ending: Ending = Ending.OPEN
+    ending: Ending
     run: int = 0
     """The provider's run when the call arrived."""
     tenant: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ class LedgerFile:
         self._encoder = msgspec.json.Encoder()
         self._lines: list[bytes] = []
         self._torn = False
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def append(self, entry: Entry) -> None:
         """An entry is final; it reaches the file with the next flush."""
@@ -55,11 +56,15 @@ class LedgerFile:
             self.lines_written += len(lines)
 
     def close(self) -> None:
-        """Flushes for the last time."""
-        self.flush()
-        os.close(self._fd)
+        """Flushes for the last time; closing twice does nothing."""
+        if self._fd is not None:
+            self.flush()
+            os.close(self._fd)
+            self._fd = None
 
     def _write(self, data: bytes) -> None:
+        if self._fd is None:
+            raise OSError(errno.EBADF, "the file is closed")
         view = memoryview(data)
         while view:
             written = os.write(self._fd, view)

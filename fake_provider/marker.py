@@ -2,8 +2,8 @@
 
 A marker is 13 words: the opener `ref`, then run (2), tenant (2), seq (3), attempt (1), wanted output (2) and
 a CRC-16 (2), one word of `words.MARKER_WORDS` per byte, big-endian. It has the same size for every tenant
-and holds no names. It must be the first line of the LAST user message. The answer begins with `ack`, the seq and
-a CRC, so that the client can tell that the answer is its own.
+and holds no names. It must be the first line of the LAST user message. The answer begins with `ack`, the
+seq and a CRC, so that the client can tell that the answer is its own.
 
 The CRC is CRC-16/CCITT (x^16 + x^12 + x^5 + 1, start 0xFFFF): it finds every change of one word, and of two
 words side by side.
@@ -15,7 +15,7 @@ import re
 from binascii import crc_hqx
 from dataclasses import dataclass
 
-from fake_provider.words import MARKER_WORDS, filler
+from fake_provider.words import MARKER_WORDS, filler, filler_chars
 
 OPENER = "ref"
 ACK = "ack"
@@ -25,6 +25,7 @@ ACK_TOKENS = 6
 """Words in an acknowledgement."""
 
 _NUMBER = {word: number for number, word in enumerate(MARKER_WORDS)}
+_LENGTH = tuple(map(len, MARKER_WORDS))
 # Between two words at most eight characters that are no letters: enough for any wrapping or quoting, and a
 # bound on what a match may cost.
 _WORD = r"[^a-z]{1,8}([a-z]+)"
@@ -101,6 +102,14 @@ def message(marker: Marker, input_tokens: int, offset: int | None = None) -> str
     """
     padding = filler(max(0, input_tokens - MARKER_TOKENS), marker.seq if offset is None else offset)
     return f"{encode(marker)}\n{padding}" if padding else encode(marker)
+
+
+def message_chars(marker: Marker, input_tokens: int) -> int:
+    """`len(message(marker, input_tokens))`, without making the text (for a simulator)."""
+    data = _with_crc(marker.to_bytes())
+    chars = len(OPENER) + len(data) + sum(map(_LENGTH.__getitem__, data))
+    padding = input_tokens - MARKER_TOKENS
+    return chars if padding <= 0 else chars + 1 + filler_chars(padding, marker.seq)
 
 
 def ack(marker: Marker) -> str:

@@ -6,6 +6,8 @@ o200k, p50k, the old Anthropic one and DeepSeek's). Nothing is promised for voca
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 _MARKER_TEXT = """
 able about above absent across actual addition after again align almost alone already also always amount
 another approach assumed available back based because before behavior being between beyond body both
@@ -82,6 +84,17 @@ def filler(n: int, offset: int = 0, skip: int = 0) -> str:
     topic = _LOOP[turn : start + TOPIC_WORDS] + _LOOP[start:turn]
     whole, rest = divmod(n, TOPIC_WORDS)
     return "".join(topic) * whole + "".join(topic[:rest])
+
+
+_CHARS_BEFORE: tuple[int, ...] = tuple(accumulate((len(word) for word in _LOOP), initial=0))
+
+
+def filler_chars(n: int, offset: int = 0) -> int:
+    """`len(filler(n, offset))`, without making the text."""
+    start = offset * _TOPIC_STEP % len(FILLER_WORDS)
+    before = _CHARS_BEFORE[start]
+    whole, rest = divmod(n, TOPIC_WORDS)
+    return whole * (_CHARS_BEFORE[start + TOPIC_WORDS] - before) + _CHARS_BEFORE[start + rest] - before
 
 
 def count_tokens(text: str) -> int:

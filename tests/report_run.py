@@ -1,7 +1,8 @@
 """A realistic run for the report tests: a noisy neighbour of four tenants over 43 s, about 5,000 attempts.
 
-A small queueing model makes it (32 slots, a token bucket, one bounded queue), so that what a report draws hangs
-together: refusals come when the queue is full, the hidden queue is what waits, the ledger is what was served.
+A small queueing model makes it (32 slots, a token bucket, one bounded queue), so that what a report draws
+hangs together: refusals come when the queue is full, the hidden queue is what waits, the ledger what was
+served.
 `fair=False` is a gateway with one shared queue, in which the flood takes everything.
 """
 
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
+from agentload import plan as planning
+from agentload.judge import overall
 from agentload.model import (
     NS,
     Arrival,
@@ -20,11 +23,9 @@ from agentload.model import (
     Distribution,
     Evidence,
     GeneratorHealth,
-    Job,
     LedgerEntry,
     Outcome,
     Phase,
-    Plan,
     Profile,
     RequestRecord,
     Run,
@@ -36,6 +37,7 @@ from agentload.model import (
     Tenant,
     Verdict,
 )
+from agentload.report import Result
 from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig
 from fake_provider.config import ProviderConfig
 
@@ -63,7 +65,9 @@ def profile(tenants: tuple[str, ...] = (*QUIET, "flood")) -> Profile:
         tenants=tuple(_tenant(name) for name in tenants),
         provider=ProviderConfig(tokens_per_minute=384_000, bucket_s=2, slots=SLOTS),
         gateway=GatewayConfig(
-            pools={"agent-shared": PoolConfig(slots=SLOTS, classes={"standard": ClassConfig(max_queue=QUEUE)})}
+            pools={
+                "agent-shared": PoolConfig(slots=SLOTS, classes={"standard": ClassConfig(max_queue=QUEUE)})
+            }
         ),
         checks=(Spec(kind="victim-latency"),),
     )
@@ -74,10 +78,12 @@ def _tenant(name: str) -> Tenant:
     return Tenant(
         name=name,
         group="flood" if flood else name.rsplit("-", 1)[0],
-        arrivals=Spec(kind="uniform", params={"per_second": 267 if flood else 6.5}),
+        arrivals=Spec(kind="uniform", params={"rate": 267 if flood else 6.5}),
         during=("noise",) if flood else (),
-        workload=Spec(kind="fixed"),
-        client=Spec(kind="none"),
+        workload=Spec(
+            kind="chat", params={"input_tokens": 30, "max_tokens": 48, "output_tokens": {"min": 8, "max": 24}}
+        ),
+        client=Spec(kind="no-retry"),
     )
 
 
@@ -157,7 +163,9 @@ class _Model:
         self.tokens = min(BURST, self.tokens + (now_ns - self.filled_ns) / NS * CALLS_PER_S)
         self.filled_ns = now_ns
         while len(self.ending) < SLOTS and self.tokens >= 1 and self.depth():
-            lane = min((lane for lane, queue in self.waiting.items() if queue), key=lambda k: self.served.get(k, 0))
+            lane = min(
+                (lane for lane, queue in self.waiting.items() if queue), key=lambda k: self.served.get(k, 0)
+            )
             floor = min(self.served.get(k, 0) for k, queue in self.waiting.items() if queue)
             self.served[lane] = max(self.served.get(lane, 0), floor) + 1
             job = self.waiting[lane].popleft()
@@ -203,46 +211,23 @@ class _Model:
         self.samples.append(Sample(at_ns=now_ns, source="gateway", values=values))
 
 
-def arrivals(shape: Profile, random: Random) -> list[Arrival]:
-    """Uniform order statistics per tenant and phase; the noise phase replays the baseline."""
-    drawn: list[tuple[int, str, str]] = []
-    for tenant in shape.tenants:
-        assert tenant.arrivals is not None
-        rate = float(tenant.arrivals.params["per_second"])
-        base: list[int] = []
-        for phase in shape.phases:
-            start, end = shape.phase_window_ns(phase.name)
-            if tenant.during and phase.name not in tenant.during:
-                continue
-            if phase.replays is None or not base:
-                base = sorted(round(random.random() * (end - start)) for _ in range(round(rate * phase.seconds)))
-            drawn += [(start + at, tenant.name, phase.name) for at in base if at < end - start]
-    return [_arrival(seq, *item, random) for seq, item in enumerate(sorted(drawn))]
-
-
-def _arrival(seq: int, due_ns: int, tenant: str, phase: str, random: Random) -> Arrival:
-    job = Job(input_tokens=30, output_tokens=random.randint(8, 24), declared_output_tokens=48, stream=True)
-    return Arrival(seq=seq, tenant=tenant, service_class="standard", phase=phase, due_ns=due_ns, job=job)
-
-
-@lru_cache(maxsize=4)
-def run(fair: bool = True, tenants: tuple[str, ...] = (*QUIET, "flood"), scale: float = 1.0) -> Run:
-    """The whole run; `scale` multiplies every rate."""
+@lru_cache(maxsize=8)
+def run(fair: bool = True, tenants: tuple[str, ...] = (*QUIET, "flood")) -> Run:
+    """The whole run. Cached: treat it as read-only."""
     shape = profile(tenants)
+    plan = planning.draw(shape, shape.seed)
     random = Random(f"7/{fair}")
-    plan = [a for a in arrivals(shape, random) for _ in range(round(scale))]
-    plan = [Arrival(**{f: getattr(a, f) for f in a.__struct_fields__} | {"seq": k}) for k, a in enumerate(plan)]
     model = _Model(fair, random)
-    _play(model, plan, random)
+    _play(model, plan.arrivals, random)
     model.records.sort(key=lambda record: record.ended_ns)
     return Run(
         profile=shape,
-        plan=Plan(seed=7, arrivals=tuple(plan), closed_users=0, fingerprint="5eed" * 16),
+        plan=plan,
         driver="live",
         records=model.records,
         ledger=model.ledger,
         samples=model.samples,
-        health=health(len(plan)),
+        health=health(len(plan.arrivals)),
         meta={
             "started": "2026-01-02T03:04:05+00:00",
             "command": ["agentload", "run", "noisy-neighbor"],
@@ -251,7 +236,14 @@ def run(fair: bool = True, tenants: tuple[str, ...] = (*QUIET, "flood"), scale: 
     )
 
 
-def _play(model: _Model, plan: list[Arrival], random: Random) -> None:
+@lru_cache(maxsize=2)
+def result(fair: bool = True) -> Result:
+    """The run, judged and summed up. Cached: treat it as read-only."""
+    found = verdicts(fair)
+    return Result.of(run(fair), found, overall(found))
+
+
+def _play(model: _Model, plan: tuple[Arrival, ...], random: Random) -> None:
     jobs = [
         _Job(a, a.due_ns + round(random.expovariate(1) * MS / 2), round(random.gammavariate(16, 1 / 64) * NS))
         for a in plan
@@ -302,7 +294,11 @@ def verdicts(fair: bool = True) -> list[Verdict]:
             bound=2.0,
             unit="×",
             n=294,
-            details={"baseline_p95_ms": 372.4, "noise_p95_ms": 402.1, "per_tenant": {"quiet-1": 1.1, "quiet-2": 1.0}},
+            details={
+                "baseline_p95_ms": 372.4,
+                "noise_p95_ms": 402.1,
+                "per_tenant": {"quiet-1": 1.1, "quiet-2": 1.0},
+            },
         ),
         Verdict(
             check="bounded-queue",
@@ -312,7 +308,10 @@ def verdicts(fair: bool = True) -> list[Verdict]:
             bound=300,
             unit="requests",
             n=430,
-            evidence=[Evidence(note="deepest", at_ns=24 * NS), Evidence(note="oldest waiter", seq=77, at_ns=30 * NS)],
+            evidence=[
+                Evidence(note="deepest", at_ns=24 * NS),
+                Evidence(note="oldest waiter", seq=77, at_ns=30 * NS),
+            ],
         ),
         Verdict(
             check="retry-after-spread",

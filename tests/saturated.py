@@ -1,6 +1,6 @@
 """A saturated gateway in forty lines, independent of the product's scheduler: truth for the fairness checks.
 
-Closed-loop users without think time, `slots` calls in service at once, and three ways to choose the next tenant.
+Closed-loop users without think time, `slots` calls in service at once, and three ways to choose who is next.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def saturated_run(
 ) -> Run:
     """Every tenant keeps `users` requests in flight for `seconds`; all but `slots` of them wait.
 
-    `fifo` serves in order of arrival; `round-robin` gives each tenant one turn; `sfq` is start-time fair queueing
-    by cost: least max(V, F) first, F += cost/weight (Goyal et al., 1996).
+    `fifo` serves in order of arrival; `round-robin` gives each tenant one turn; `sfq` is start-time fair
+    queueing by cost: least max(V, F) first, F += cost/weight (Goyal et al., 1996).
     """
     random, build = Random(seed), RunBuilder(profile(tenants=weights, phases={"load": seconds}))
     waiting: dict[str, deque[tuple[float, int, int]]] = {t: deque() for t in weights}  # (since, order, cost)

@@ -7,6 +7,8 @@ headers tell the caller. To add one: a file here, and its name in `ProviderConfi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import cast
 
 from fake_provider.budget import Headers
 from fake_provider.call import CallRequest, Shortage
@@ -56,4 +58,5 @@ class Policy(ABC):
 
 def make(config: ProviderConfig) -> Policy:
     """The policy that the configuration names."""
-    return find(__name__, Policy, config.policy)(config)  # type: ignore[type-abstract]
+    policy = cast(Callable[[ProviderConfig], Policy], find(__name__, Policy, config.policy))
+    return policy(config)

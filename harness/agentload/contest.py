@@ -127,17 +127,15 @@ def conclude_phases(
     status = worst([r.status for r in usable])
     if without and named and status is not Status.FAILED:
         status = Status.INCONCLUSIVE
-    decisive = max(
-        (r for r in usable or results if status in (r.status, Status.INCONCLUSIVE)),
-        key=lambda r: r.measured / r.bound,
-        default=None,
-    )
-    if decisive is None:
-        return undecided(check, _why_not(results, without), details=details)
+    counted = usable or results
+    candidates = [r for r in counted if r.status is status] or counted
+    if not candidates:
+        return undecided(check, _why_not((), without), details=details)
+    decisive = max(candidates, key=lambda r: r.measured / r.bound)
     return conclude(
         check,
         status,
-        _why_not(results, without) if status is Status.INCONCLUSIVE else decisive.because,
+        _why_not(counted, without if named else ()) if status is Status.INCONCLUSIVE else decisive.because,
         measured=decisive.measured,
         bound=decisive.bound,
         unit=unit,

@@ -6,11 +6,12 @@ import inspect
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from enum import EnumType, StrEnum
+from typing import Any, cast
 
 from pydantic_core import PydanticUndefined
 
-from agentload.checks import SEAM, Check
+from agentload.checks import SEAM, Check, TenantRef, references
 from agentload.history import LogicalRequest, latencies_ns, logical_requests
 from agentload.model import Run, Verdict
 from agentload.statistics import percentile
@@ -49,9 +50,10 @@ def _needs(kind: type[Check]) -> list[str]:
 
 def _parameters(kind: type[Check]) -> list[list[str]]:
     rows = [["name", "default", "type"]]
+    names = {name: "tenant" if what is TenantRef else "phase" for name, what in references(kind)}
     for name, field in kind.model_fields.items():
         default = "(required)" if field.default is PydanticUndefined else _plain(field.default)
-        rows.append([name, default, _type_name(field.annotation)])
+        rows.append([name, default, _type_name(field.annotation, names.get(name))])
     return rows
 
 
@@ -61,11 +63,12 @@ def _plain(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool | int | float | None) else str(value)
 
 
-def _type_name(annotation: object) -> str:
+def _type_name(annotation: object, named: str | None) -> str:
+    if named is not None:
+        return f"names of {named}s" if "tuple" in str(annotation) else f"name of a {named}"
+    if isinstance(annotation, EnumType):
+        return " | ".join(str(member) for member in cast("type[StrEnum]", annotation))
     text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    if "TenantRef" in text or "PhaseRef" in text:
-        what = "tenants" if "TenantRef" in text else "phases"
-        return f"names of {what}"
     return text.replace("typing.", "")
 
 

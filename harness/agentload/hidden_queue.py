@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agentload.intervals import Interval, Step, overlap_count, subtract, value_at
+from agentload.intervals import Interval, Step, overlap_count, value_at
 from agentload.model import NS, LedgerEntry, Outcome, RequestRecord, Sample
 from agentload.statistics import percentile
 
@@ -92,9 +92,11 @@ def depth_steps(records: Iterable[RequestRecord], ledger: Iterable[LedgerEntry])
     for record in records:
         if not in_gateway(record):
             continue
-        mine = calls.get((record.seq, record.attempt), [])
-        at_provider = [(c.arrived_ns, record.ended_ns if c.ended_ns is None else c.ended_ns) for c in mine]
-        held.extend(subtract((record.sent_ns, record.ended_ns), at_provider))
+        since = record.sent_ns
+        for call in calls.get((record.seq, record.attempt), ()):
+            held.append((since, min(call.arrived_ns, record.ended_ns)))
+            since = max(since, record.ended_ns if call.ended_ns is None else call.ended_ns)
+        held.append((since, record.ended_ns))
     return overlap_count(held)
 
 

@@ -23,7 +23,8 @@ _DATE_FORMS = (
 _DELAY = re.compile("[0-9]+")
 _LONGEST_S = 1e15
 _METRIC = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
-_DURATION = re.compile(r';\s*dur\s*=\s*"?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)', re.IGNORECASE)
+_PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 
 
 def parse_retry_after(raw: str, now_epoch_s: float) -> float | None:
@@ -63,10 +64,10 @@ def retry_after_hint(raw: str, now_epoch_s: float) -> float | None:
 def server_queue_ns(server_timing: str) -> int | None:
     """`queue;dur=12.5` of a Server-Timing field (milliseconds) in nanoseconds; None where it does not say."""
     for metric in _METRIC.findall(server_timing):
-        name, semicolon, _ = metric.partition(";")
-        duration = _DURATION.search(metric)
-        if name.strip() == "queue" and semicolon and duration:
-            return round(float(duration[1]) * NS / 1000)
+        if metric.partition(";")[0].strip() == "queue":
+            named = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(metric)}
+            if _NUMBER.fullmatch(named.get("dur", "")):
+                return round(min(float(named["dur"]), _LONGEST_S) * NS / 1000)
     return None
 
 

@@ -37,19 +37,6 @@ def intersect(left: Sequence[Interval], right: Sequence[Interval]) -> list[Inter
     return common
 
 
-def subtract(whole: Interval, parts: Iterable[Interval]) -> list[Interval]:
-    """What is left of an interval without the parts."""
-    rest: list[Interval] = []
-    start = whole[0]
-    for part_start, part_end in merge(parts):
-        if start < min(part_start, whole[1]):
-            rest.append((start, min(part_start, whole[1])))
-        start = max(start, part_end)
-    if start < whole[1]:
-        rest.append((start, whole[1]))
-    return rest
-
-
 def longest(intervals: Iterable[Interval]) -> Interval | None:
     """The longest interval (the earliest of equals), None when there is none."""
     return max(intervals, key=lambda i: (i[1] - i[0], -i[0]), default=None)

@@ -12,7 +12,7 @@ from agentload.errors import ProfileError, UsageError
 from agentload.model import Phase, Profile, Tenant
 from agentload.profile_source import read
 from agentload.registry import did_you_mean, plugin_folders
-from agentload.yaml_positions import Document, compose, read_text
+from agentload.yaml_positions import Document, compose, on_one_line, read_text
 
 SUFFIXES = (".yaml", ".yml")
 QUICK_FACTOR = 0.5
@@ -43,7 +43,7 @@ def apply_settings(document: Document, settings: Iterable[str]) -> None:
     YAML. Raises ProfileError for an option that is none; `read` finds unknown keys and wrong values.
     """
     for setting in settings:
-        option = f"--set {setting}"
+        option = f"--set {on_one_line(setting)}"
         key, equals, value = setting.partition("=")
         keys = key.strip().split(".")
         if not equals or not all(keys):
@@ -82,13 +82,14 @@ def find(name_or_path: str) -> Path:
     if os.sep in name_or_path or path.suffix in SUFFIXES:
         if path.exists():
             return path
-        raise UsageError(f"{name_or_path}: no such file{_near(path)}")
+        raise UsageError(f"{on_one_line(name_or_path)}: no such file{_near(path)}")
     files = _files()
     if name_or_path in files:
         return files[name_or_path]
     if path.is_file():
         return path
-    raise UsageError(f"no profile named '{name_or_path}'{did_you_mean(name_or_path, sorted(files))}")
+    hint = did_you_mean(name_or_path, sorted(files))
+    raise UsageError(f"no profile named '{on_one_line(name_or_path)}'{hint}")
 
 
 def _files() -> dict[str, Path]:

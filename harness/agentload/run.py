@@ -20,7 +20,12 @@ from rich.console import Console
 from agentload import __version__, judge, plan, profile, rundir, targets
 from agentload.drivers import probe, protocol
 from agentload.drivers.live import LiveDriver
-from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, check_file_limit, raise_file_limit
+from agentload.drivers.processes import (
+    FILES_BESIDE_CONNECTIONS,
+    check_file_limit,
+    check_port_free,
+    raise_file_limit,
+)
 from agentload.drivers.sampler import Sampler
 from agentload.drivers.stage import ProviderLedger, Stage
 from agentload.errors import AgentloadError, ExitCode, InconclusiveError
@@ -109,6 +114,7 @@ def prepare(options: Options) -> Prepared:
         target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
     seed = chosen.seed if options.seed is None else options.seed
     check_file_limit(LEAST_IN_FLIGHT)
+    check_port_free(options.provider_port, "--provider-port")
     return Prepared(profile=chosen, plan=plan.draw(chosen, seed), target=target)
 
 
@@ -294,7 +300,7 @@ def _report(
 
 
 def _in_flight_cap() -> int:
-    """As many requests at once as this machine lets one process have files open, up to the driver's default."""
+    """As many requests at once as one process may have files open here, up to the driver's default."""
     return min(protocol.DEFAULT_IN_FLIGHT_CAP, raise_file_limit() - FILES_BESIDE_CONNECTIONS)
 
 

@@ -8,24 +8,22 @@
     latency.hlog     HdrHistogram V2 log, written by the driver
     logs/            what the processes said
 
-`load` reads it back for `agentload judge`: the plan is drawn again from the profile and the seed, never stored.
+`load` reads it back for `agentload judge`: the plan is not stored but drawn again from profile and seed.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import msgspec
 from pydantic import ValidationError
 
 from agentload import plan as planning
-from agentload.errors import AgentloadError, UsageError
+from agentload.errors import UsageError
 from agentload.model import (
     CallEnding,
     Distribution,
@@ -37,11 +35,35 @@ from agentload.model import (
     Run,
     Sample,
 )
+from agentload.redaction import without_secrets
+from agentload.storage import (
+    DamagedFileError,
+    JsonLines,
+    StorageError,
+    read_json,
+    read_lines,
+    storage_error,
+    write_file,
+)
+
+__all__ = [
+    "DamagedFileError",
+    "JsonLines",
+    "Manifest",
+    "RunDir",
+    "RunFolderError",
+    "StorageError",
+    "ledger_from_provider",
+    "load",
+    "manifest_of",
+    "meta",
+    "read_manifest",
+    "storage_error",
+    "write_file",
+]
 
 SCHEMA = 1
 """Version of the folder's layout; another one is refused rather than misread."""
-
-T = TypeVar("T")
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -73,80 +95,7 @@ class RunFolderError(UsageError):
     """Not a run folder, a damaged one, or one of another version."""
 
 
-class StorageError(AgentloadError):
-    """The run folder cannot be written: disk full, no permission."""
-
-
 # --------------------------------------------------------------------------- writing
-
-
-class JsonLines:
-    """Appends structs to a file, one JSON object per line; what `extend` has returned from survives a crash.
-
-    Every call is one write to the operating system, so that two batches never interleave.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Raises StorageError when the file cannot be opened."""
-        self.path = path
-        self.lines = 0
-        self._encoder = msgspec.json.Encoder()
-        try:
-            self._file = path.open("ab", buffering=0)
-        except OSError as error:
-            raise storage_error(error, path, "") from error
-
-    def append(self, item: msgspec.Struct) -> None:
-        """One line. Raises StorageError."""
-        self.extend((item,))
-
-    def extend(self, items: Iterable[msgspec.Struct]) -> None:
-        """Many lines in one write. Raises StorageError, saying how many lines are safe."""
-        encoded = [self._encoder.encode(item) for item in items]
-        if encoded:
-            try:
-                _write_all(self._file.fileno(), b"\n".join(encoded) + b"\n")
-            except OSError as error:
-                raise storage_error(error, self.path, f" after {self.lines} lines") from error
-            self.lines += len(encoded)
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def storage_error(error: OSError, path: Path, detail: str) -> StorageError:
-    """An OSError in one line that says what to do."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(
-            f"{path}: the disk is full{detail}: free some space, or choose another folder with --out"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StorageError(f"{path}: may not be written{detail}: choose another folder with --out")
-    return StorageError(f"{path}: cannot be written{detail}: {error.strerror or error}")
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file in one step: a reader sees the old content or the new, never half. Raises StorageError."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        raise storage_error(error, path, "") from error
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """`os.write` may take only a part, a full disk above all."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 class RunDir:
@@ -154,6 +103,13 @@ class RunDir:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.manifest_path = path / "manifest.json"
+        self.records_path = path / "records.jsonl"
+        self.ledger_path = path / "ledger.jsonl"
+        self.samples_path = path / "samples.jsonl"
+        self.health_path = path / "generator.json"
+        self.latency_log = path / "latency.hlog"
+        self.logs = path / "logs"
 
     @classmethod
     def create(
@@ -174,34 +130,6 @@ class RunDir:
             raise storage_error(error, folder, "") from error
         return cls(folder)
 
-    @property
-    def manifest_path(self) -> Path:
-        return self.path / "manifest.json"
-
-    @property
-    def records_path(self) -> Path:
-        return self.path / "records.jsonl"
-
-    @property
-    def ledger_path(self) -> Path:
-        return self.path / "ledger.jsonl"
-
-    @property
-    def samples_path(self) -> Path:
-        return self.path / "samples.jsonl"
-
-    @property
-    def health_path(self) -> Path:
-        return self.path / "generator.json"
-
-    @property
-    def latency_log(self) -> Path:
-        return self.path / "latency.hlog"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
     def records(self) -> JsonLines:
         """A writer for RequestRecords."""
         return JsonLines(self.records_path)
@@ -215,7 +143,7 @@ class RunDir:
         return JsonLines(self.samples_path)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Write or replace the manifest. Secrets in target and command line are blanked here, once for all."""
+        """Write or replace the manifest; secrets in target and command line are blanked here for all."""
         safe = msgspec.structs.replace(
             manifest,
             target=cast(dict[str, Any], without_secrets(manifest.target)),
@@ -280,34 +208,14 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "run"
 
 
-# --------------------------------------------------------------------------- secrets
-
-_SECRET_NAME = re.compile(
-    r"(authorization|cookie|secret|password|credential|api[-_]?key|token|(^|[-_])key)$", re.I
-)
-_SECRET_TEXT = re.compile(r"(?i)(bearer\s+|\bsk-|://[^/\s:@]*:)[^\s@'\"]+")
-
-
-def without_secrets(value: object) -> object:
-    """A copy in which values of secret-sounding names, bearer tokens, `sk-…` keys and URL passwords are `***`."""
-    if isinstance(value, Mapping):
-        pairs = cast(Mapping[object, object], value)
-        return {
-            k: "***" if v and _SECRET_NAME.search(str(k)) else without_secrets(v) for k, v in pairs.items()
-        }
-    if isinstance(value, list | tuple):
-        return [without_secrets(item) for item in cast(Sequence[object], value)]
-    return _SECRET_TEXT.sub(r"\1***", value) if isinstance(value, str) else value
-
-
 # --------------------------------------------------------------------------- reading
 
 
 def load(path: Path) -> Run:
     """The run a folder holds, ready to be judged again.
 
-    A torn last line (a crash in the middle of a write) is skipped and counted in `health.records_lost`; anything
-    worse is a RunFolderError of one line.
+    A torn last line (a crash in the middle of a write) is skipped and counted in `health.records_lost`;
+    anything worse is a RunFolderError or DamagedFileError of one line.
     """
     folder = RunDir(path)
     manifest = read_manifest(path)
@@ -326,6 +234,7 @@ def load(path: Path) -> Run:
         samples=samples,
         health=health,
         unattributed=manifest.unattributed,
+        # The ledger is fetched when the run is over: one that died has none, or half of one.
         ledger_available=manifest.ledger_available and manifest.finished,
         interrupted=manifest.interrupted
         or (None if manifest.finished else "its process died before the end"),
@@ -351,43 +260,12 @@ def read_manifest(path: Path) -> Manifest:
         raise RunFolderError(f"{path}: no such folder")
     if not file.exists():
         raise RunFolderError(f"{path}: is not a run folder: it holds no manifest.json")
-    schema = _decode(file, dict[str, Any]).get("schema")
+    schema = read_json(file, dict[str, Any]).get("schema")
     if schema != SCHEMA:
         raise RunFolderError(
             f"{file}: schema {schema}, this version reads {SCHEMA}: use the version that wrote it"
         )
-    return _decode(file, Manifest)
-
-
-def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
-    """Everything in a JSON-lines file, and how many torn lines were skipped (0 or 1). No file: nothing.
-
-    Raises RunFolderError, with the line, for a line that is damaged though others follow it.
-    """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return [], 0
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror or error}") from error
-    torn = lines.pop()
-    decoder = msgspec.json.Decoder(kind)
-    items: list[T] = []
-    for position, line in enumerate(lines, 1):
-        try:
-            items.append(decoder.decode(line))
-        except msgspec.DecodeError as error:
-            raise RunFolderError(f"{path}:{position}: damaged: {error}") from error
-    return items, 1 if torn else 0
-
-
-def _decode(file: Path, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=kind)
-    except OSError as error:
-        raise RunFolderError(f"{file}: cannot be read: {error.strerror or error}") from error
-    except msgspec.DecodeError as error:
-        raise RunFolderError(f"{file}: damaged: {error}") from error
+    return read_json(file, Manifest)
 
 
 def _profile(file: Path, manifest: Manifest) -> Profile:
@@ -404,8 +282,9 @@ def _plan(path: Path, profile: Profile, manifest: Manifest) -> Plan:
     if plan.fingerprint != manifest.fingerprint:
         wrote = manifest.versions.get("agentload", "an unknown version")
         raise RunFolderError(
-            f"{path}: its plan has fingerprint {manifest.fingerprint[:12]}, drawn again it is {plan.fingerprint[:12]}: "
-            f"the folder comes from another version (agentload {wrote}); judge it with that one"
+            f"{path}: its plan has fingerprint {manifest.fingerprint[:12]}, drawn again it is "
+            f"{plan.fingerprint[:12]}: the folder comes from another version (agentload {wrote}); "
+            "judge it with that one"
         )
     return plan
 
@@ -413,8 +292,8 @@ def _plan(path: Path, profile: Profile, manifest: Manifest) -> Plan:
 def _health(file: Path, manifest: Manifest, records: list[RequestRecord]) -> GeneratorHealth:
     """generator.json, or for a run that died before it was written: what is known, and not to be trusted."""
     if file.exists():
-        return _decode(file, GeneratorHealth)
-    if manifest.finished:
+        return read_json(file, GeneratorHealth)
+    if manifest.finished and manifest.interrupted is None:
         raise RunFolderError(f"{file}: missing: the folder is damaged")
     return GeneratorHealth(
         scheduled=manifest.arrivals,
@@ -436,7 +315,8 @@ def ledger_from_provider(
 ) -> list[LedgerEntry]:
     """The provider's entries (tenant numbers, absolute monotonic times) with names and the run's clock.
 
-    A tenant number that the run never gave out counts as no marker at all. Fields of a newer provider are ignored.
+    A tenant number that the run never gave out counts as no marker at all. Fields of a newer provider are
+    ignored.
     """
     return [_ledger_entry(entry, tenants, t0_ns) for entry in entries]
 

@@ -26,8 +26,8 @@ class EventParser:
 
     def __init__(self) -> None:
         self.overflowed = False
-        """True once an event grew beyond 8 MiB; nothing is parsed after that."""
-        self._rest = b""
+        """True once more than 8 MiB came without completing an event; nothing is parsed after that."""
+        self._pieces: list[bytes] = []
         self._after_cr = False
         self._at_start = True
         self._kind = b""
@@ -36,18 +36,27 @@ class EventParser:
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that this chunk completes. An event without its blank line is never dispatched."""
-        *lines, self._rest = (self._rest + self._normalised(chunk)).split(b"\n")
-        self.overflowed = self.overflowed or len(self._rest) + self._size > _MAX_PENDING
-        if self.overflowed:
-            self._rest = b""
-            return
-        for line in lines:
+        for line in self._lines(self._normalised(chunk)):
             if line:
                 self._field(self._without_mark(line))
             elif self._data:
                 yield self._dispatched()
             else:
                 self._kind = b""
+
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        """The lines that are complete now; what follows the last of them is kept, in pieces."""
+        self._size += len(chunk)
+        self.overflowed = self.overflowed or self._size > _MAX_PENDING
+        if self.overflowed:
+            self._pieces.clear()
+            return []
+        if b"\n" not in chunk:
+            self._pieces.append(chunk)
+            return []
+        *lines, rest = b"".join([*self._pieces, chunk]).split(b"\n")
+        self._pieces = [rest]
+        return lines
 
     def _normalised(self, chunk: bytes) -> bytes:
         """The chunk with every line ending as LF; a CR ends a line at once, and swallows a following LF."""
@@ -69,7 +78,6 @@ class EventParser:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._size += len(value) + 1
         elif name == b"event":
             self._kind = value
 

@@ -208,6 +208,11 @@ def scalar(text: str) -> Any:
     return _number(text)
 
 
+def on_one_line(text: str) -> str:
+    """What a user wrote, for a message: as it is, unless it would break the line."""
+    return text if text.isprintable() else repr(text)
+
+
 def shown(value: object) -> str:
     """A value as a person would name it in a message."""
     if value is None:

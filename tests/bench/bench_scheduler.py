@@ -2,8 +2,8 @@
 
     python tests/bench/bench_scheduler.py [--jobs 20000] [--repeats 5]
 
-A script, not a test: absolute figures depend on the machine, ratios on the code. The goal is <= 25 us at 1,000
-tenants, and at 100,000 tenants no more than 3 times what it costs at 10.
+A script, not a test: absolute figures depend on the machine, ratios on the code. The goal is <= 25 us at
+1,000 tenants, and at 100,000 tenants no more than 3 times what it costs at 10.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ def gateway(*, tenant_slots: int = SLOTS, capacity_units: float = 1e6) -> Admiss
         "standard": ClassConfig(nominal_share=0.35, max_queue=10**7),
         "batch": ClassConfig(nominal_share=0.15, max_queue=10**7),
     }
-    pool = PoolConfig(
-        capacity_units=capacity_units, slots=SLOTS, tenant_slots=tenant_slots, classes=classes
-    )
+    pool = PoolConfig(capacity_units=capacity_units, slots=SLOTS, tenant_slots=tenant_slots, classes=classes)
     upstream = UpstreamLimits(tokens_per_minute=1e12, requests_per_minute=1e12)
     return Admission(GatewayConfig(pools={"p": pool}, upstream=upstream), Random(1))
 
@@ -82,7 +80,9 @@ class Load:
         self.submit()
 
 
-def measure(tenants: int, jobs: int, waiting: int, *, progress: int = 0, deadlines: bool = False, **pool: float) -> float:
+def measure(
+    tenants: int, jobs: int, waiting: int, *, progress: int = 0, deadlines: bool = False, **pool: float
+) -> float:
     """Microseconds of CPU per job."""
     load = Load(gateway(**pool), tenants, deadlines)
     for _ in range(SLOTS + waiting):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from statistics import mean, stdev
 from typing import Any
@@ -71,7 +72,7 @@ def test_uniform_fixes_the_number_and_spreads_it_evenly() -> None:
 
 def test_poisson_gaps_and_counts_are_exponential() -> None:
     drawn = times("poisson", {"rate": 100}, 0, 200 * NS)
-    gaps = [b - a for a, b in zip(drawn, drawn[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(drawn)]
     assert mean(gaps) == pytest.approx(NS / 100, rel=0.03)
     assert stdev(gaps) == pytest.approx(NS / 100, rel=0.05)
     counts = [len(times("poisson", {"rate": 20}, 0, NS, seed)) for seed in range(2000)]
@@ -81,7 +82,7 @@ def test_poisson_gaps_and_counts_are_exponential() -> None:
 def test_constant_gaps_are_equal_and_its_start_is_not() -> None:
     drawn = times("constant", {"rate": 8}, NS, 11 * NS)
     assert len(drawn) == 80
-    assert {b - a for a, b in zip(drawn, drawn[1:], strict=False)} <= {NS // 8 - 1, NS // 8, NS // 8 + 1}
+    assert {b - a for a, b in pairwise(drawn)} <= {NS // 8 - 1, NS // 8, NS // 8 + 1}
     assert drawn[0] != times("constant", {"rate": 8}, NS, 11 * NS, 2)[0]
 
 

@@ -97,7 +97,7 @@ RETRY_AFTER = (
     "nan",
     "1e400",
 )
-STATUSES = (400, 401, 404, 408, 409, 429, 500, 503, 529)
+STATUSES = (400, 408, 409, 429, 500, 529)
 
 
 def sdk_delay(client: Any, module: str, status: int, headers: dict[str, str], retries: int, seed: int) -> Any:
@@ -107,7 +107,7 @@ def sdk_delay(client: Any, module: str, status: int, headers: dict[str, str], re
     )
     options = importlib.import_module(module.replace("_base_client", "_models")).FinalRequestOptions
     response = httpx.Response(status, headers=headers, request=httpx.Request("POST", "http://x"))
-    with mock.patch(f"{module}.random", lambda: Random(seed).random()):
+    with mock.patch(f"{module}.random", return_value=Random(seed).random()):
         if not client._should_retry(response):
             return None
         remaining = client.max_retries - retries
@@ -122,7 +122,7 @@ def test_an_sdk_and_its_behaviour_decide_alike(kind: str, package: str, client_c
     client = getattr(importlib.import_module(package), client_class)(api_key="k", max_retries=5)
     behaviour = made(kind, max_retries=5)
     for raw, ms, should, number, status in product(
-        RETRY_AFTER, (None, "150", "x"), (None, "true", "false"), (0, 1, 4), STATUSES
+        RETRY_AFTER, (None, "150", "x"), (None, "true", "false"), (0, 4), STATUSES
     ):
         named = {"retry-after": raw, "retry-after-ms": ms, "x-should-retry": should}
         headers = {name: value for name, value in named.items() if value is not None}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saturated import saturated_run
 
 from agentload.contest import contests
 from agentload.fairness import (
@@ -25,14 +24,17 @@ from agentload.fairness import (
 from agentload.hidden_queue import waits
 from agentload.model import CallEnding, Outcome
 from agentload.synthetic import MS, RunBuilder, profile
+from saturated import saturated_run
 
 INF = math.inf
 amounts = st.floats(0.0, 100.0)
 tenants = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.floats(0.1, 10.0), amounts), min_size=1)
 
 
-def by_bisection(capacity: float, weights: Mapping[str, float], demands: Mapping[str, float]) -> dict[str, float]:
-    """Brute force: the water level at which everybody's min(demand, level · weight) adds up to the capacity."""
+def by_bisection(
+    capacity: float, weights: Mapping[str, float], demands: Mapping[str, float]
+) -> dict[str, float]:
+    """Brute force: the level at which everybody's min(demand, level · weight) adds up to the capacity."""
     if sum(demands.values()) <= capacity:
         return dict(demands)
     low, high = 0.0, max(demands[t] / weights[t] for t in demands)
@@ -44,7 +46,9 @@ def by_bisection(capacity: float, weights: Mapping[str, float], demands: Mapping
 
 
 @given(st.floats(0.1, 300.0), tenants)
-def test_water_filling_is_what_bisection_finds(capacity: float, drawn: dict[str, tuple[float, float]]) -> None:
+def test_water_filling_is_what_bisection_finds(
+    capacity: float, drawn: dict[str, tuple[float, float]]
+) -> None:
     weights = {t: weight for t, (weight, _) in drawn.items()}
     demands = {t: demand for t, (_, demand) in drawn.items()}
     found = entitled_shares(capacity, weights, demands)
@@ -64,7 +68,9 @@ def test_water_filling_by_hand() -> None:
 def test_jain_by_hand() -> None:
     assert jain([3, 3, 3]) == pytest.approx(1)
     assert jain([1, 0, 0, 0]) == pytest.approx(0.25)
-    assert jain([1] * 7 + [0]) == pytest.approx(0.875), "starving one of eight looks good: never judge by this"
+    assert jain([1] * 7 + [0]) == pytest.approx(0.875), (
+        "starving one of eight looks good: never judge by this"
+    )
     assert jain([0, 0]) == 1
 
 
@@ -114,7 +120,9 @@ def test_the_bounds_by_hand() -> None:
     # 16 in service, costs of 60 tokens, weights 3 and 2: 17 · (60/3 + 60/2) = 850 tokens per weight.
     assert gap_bound(16, 60, 3, 60, 2) == pytest.approx(850)
     # Two equal tenants, one in service, cost 10, 1,000 served: 2/1,000 · (½·10 + ½·10) = 2 points.
-    assert share_bounds(1, {"a": 1, "b": 1}, {"a": 10, "b": 10}, 1000) == pytest.approx({"a": 0.02, "b": 0.02})
+    assert share_bounds(1, {"a": 1, "b": 1}, {"a": 10, "b": 10}, 1000) == pytest.approx(
+        {"a": 0.02, "b": 0.02}
+    )
     assert share_bounds(1, {"a": 1, "b": 1}, {"a": 10, "b": 10}, 0) == {"a": INF, "b": INF}
 
 
@@ -139,7 +147,7 @@ def test_a_share_bound_is_the_most_that_the_pairs_allow(weights: dict[str, int],
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fair_queueing_keeps_its_bound_over_every_interval(seed: int) -> None:
-    """An SFQ written for the test, heavy-tailed costs: no pair ever drifts further apart than the bound says."""
+    """An SFQ written for the test, heavy-tailed costs: no pair drifts further apart than the bound says."""
     run = saturated_run(
         "sfq",
         {"a": 5.0, "b": 3.0, "c": 2.0},

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,6 @@ from agentload.intervals import (
     means,
     merge,
     overlap_count,
-    subtract,
     value_at,
 )
 
@@ -29,17 +30,12 @@ def points(parts: list[Interval]) -> set[int]:
 def test_a_union_covers_the_same_and_never_touches_itself(parts: list[Interval]) -> None:
     merged = merge(parts)
     assert points(merged) == points(parts)
-    assert all(left[1] < right[0] for left, right in zip(merged, merged[1:], strict=False))
+    assert all(left[1] < right[0] for left, right in pairwise(merged))
 
 
 @given(intervals, intervals)
 def test_an_intersection_is_what_both_cover(left: list[Interval], right: list[Interval]) -> None:
     assert points(intersect(merge(left), merge(right))) == points(left) & points(right)
-
-
-@given(st.tuples(st.integers(0, END), st.integers(0, END)), intervals)
-def test_subtracting_leaves_the_rest(whole: Interval, parts: list[Interval]) -> None:
-    assert points(subtract(whole, parts)) == points([whole]) - points(parts)
 
 
 @given(intervals)

@@ -236,7 +236,9 @@ def test_a_client_that_closes_after_the_terminal_event_was_answered() -> None:
 # --------------------------------------------------------------------------- the provider fails
 
 
-@pytest.mark.parametrize("event", [UpstreamEnded(1), UpstreamEnded(1, clean=False), UpstreamFailed(1, FailureKind.BROKEN)])
+@pytest.mark.parametrize(
+    "event", [UpstreamEnded(1), UpstreamEnded(1, clean=False), UpstreamFailed(1, FailureKind.BROKEN)]
+)
 def test_a_cut_stream_never_looks_complete(event: Any) -> None:
     step = streaming().handle(ARRIVED, event)
     assert kinds(step) == [FailStream, Settle, Record]
@@ -513,7 +515,11 @@ class Witness:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.booleans(), st.sampled_from([None, 1, 3]), st.lists(st.tuples(EVENTS, st.integers(0, 2 * NS)), max_size=12))
+@given(
+    st.booleans(),
+    st.sampled_from([None, 1, 3]),
+    st.lists(st.tuples(EVENTS, st.integers(0, 2 * NS)), max_size=12),
+)
 def test_no_order_of_events_answers_twice_leaks_or_never_ends(
     stream: bool, deadline_s: int | None, happenings: list[tuple[Any, int]]
 ) -> None:

@@ -46,13 +46,22 @@ DONE = b"data: [DONE]\n\n"
 
 
 def gateway(*, slots: int = 1, max_queue: int = 2, max_wait_s: float = 30, **more: Any) -> GatewayCore:
-    classes = {"standard": ClassConfig(max_queue=max_queue, tenant_max_queue=max_queue, max_wait_s=max_wait_s)}
+    classes = {
+        "standard": ClassConfig(max_queue=max_queue, tenant_max_queue=max_queue, max_wait_s=max_wait_s)
+    }
     pools = {"shared": PoolConfig(slots=slots, tenant_slots=slots, classes=classes)}
-    return GatewayCore(GatewayConfig(pools=pools, **more), GatewaySettings(total_s=60, first_byte_s=20), Random(1))
+    return GatewayCore(
+        GatewayConfig(pools=pools, **more), GatewaySettings(total_s=60, first_byte_s=20), Random(1)
+    )
 
 
 def arrival(request_id: int, *, stream: bool = False, tenant: str = "t", **headers: str) -> Arrived:
-    body = {"model": "m", "max_tokens": 8, "stream": stream, "messages": [{"role": "user", "content": "hello"}]}
+    body = {
+        "model": "m",
+        "max_tokens": 8,
+        "stream": stream,
+        "messages": [{"role": "user", "content": "hello"}],
+    }
     fields = {"x-tenant": tenant} | {name.replace("_", "-"): value for name, value in headers.items()}
     wire = tuple((name.encode(), value.encode()) for name, value in fields.items())
     return Arrived(request_id, wire, json.dumps(body).encode())
@@ -82,6 +91,7 @@ def test_the_next_one_starts_when_the_first_has_ended() -> None:
     assert kinds(finish(core, 2, 1)) == [(1, Respond), (1, Record), (2, StartUpstream)]
     assert kinds(finish(core, 3, 2)) == [(2, Respond), (2, Record)]
     assert core.open_requests == 0
+    assert core.next_wakeup_ns() is None
 
 
 def test_a_full_queue_is_a_429_with_a_reason_and_a_time_to_come_back() -> None:
@@ -160,7 +170,9 @@ def test_a_providers_refusal_holds_everybody_back() -> None:
 
 @pytest.mark.parametrize("limited", ["tokens_per_minute", "requests_per_minute"])
 def test_what_the_provider_allows_is_never_exceeded(limited: str) -> None:
-    core = gateway(slots=4, upstream=UpstreamLimits.model_validate({limited: 600, "bucket_s": 1, "margin": 0}))
+    core = gateway(
+        slots=4, upstream=UpstreamLimits.model_validate({limited: 600, "bucket_s": 1, "margin": 0})
+    )
     started = sum(
         isinstance(action, StartUpstream) for n in range(1, 4) for action in core.handle(0, arrival(n))
     )
@@ -285,7 +297,9 @@ class Outside:
         assert snapshot.running == len(self.calls)
         assert snapshot.running + snapshot.waiting == self.core.open_requests
         assert counters.offered == counters.refused + counters.admitted
-        ended = counters.completed + counters.failed + counters.expired + counters.cancelled + counters.evicted
+        ended = (
+            counters.completed + counters.failed + counters.expired + counters.cancelled + counters.evicted
+        )
         assert counters.admitted == ended + snapshot.running + snapshot.waiting
 
     def step(self, what: str, which: int) -> None:
@@ -318,7 +332,9 @@ class Outside:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["arrive", "arrive", "headers", "data", "data", "end", "fail", "leave", "wait", "tick"]),
+        st.sampled_from(
+            ["arrive", "arrive", "headers", "data", "data", "end", "fail", "leave", "wait", "tick"]
+        ),
         st.integers(0, 60),
     ),
     max_size=60,

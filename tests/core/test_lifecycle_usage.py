@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ def read(meter: SseMeter, pieces: list[bytes]) -> tuple[bytes, int, Usage | None
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 @settings(max_examples=100)
@@ -76,7 +77,9 @@ def test_a_usage_event_that_only_we_asked_for_is_hidden_but_counted() -> None:
 
 
 def test_usage_beside_content_is_never_hidden() -> None:
-    both = event({"choices": [{"delta": {"content": "x"}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+    both = event(
+        {"choices": [{"delta": {"content": "x"}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    )
     assert SseMeter(hide_usage=True).feed(both).forward == both
 
 
@@ -130,7 +133,9 @@ def plain(body: bytes, max_bytes: int = 10_000) -> PlainMeter:
 
 
 def test_a_plain_answer_is_read_when_it_is_whole() -> None:
-    body = b'{"choices":[{"message":{"content":"one two"}}],"usage":{"prompt_tokens":5,"completion_tokens":2}}'
+    body = (
+        b'{"choices":[{"message":{"content":"one two"}}],"usage":{"prompt_tokens":5,"completion_tokens":2}}'
+    )
     reading = plain(body).finish()
     assert (reading.forward, reading.usage, reading.terminal) == (body, Usage(5, 2), True)
 
@@ -144,6 +149,19 @@ def test_what_is_no_completion_is_an_error(body: bytes) -> None:
     error = plain(body).finish().error
     assert error is not None
     assert error.code == "invalid_answer"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"choices": [{"message": {"content": [{"type": "text", "text": "one two"}]}}]},
+        {"choices": [{"message": {"content": None, "refusal": "one two"}}], "usage": {"prompt_tokens": None}},
+        {"choices": [{"message": {"content": "one two"}}], "usage": None, "error": None},
+    ],
+)
+def test_an_unusual_completion_is_still_one(odd: dict[str, Any]) -> None:
+    reading = plain(json.dumps(odd).encode()).finish()
+    assert (reading.error, reading.tokens, reading.usage) == (None, 2, None)
 
 
 @pytest.mark.parametrize("error", [{"message": "m", "code": "c"}, {"message": "m", "type": "c"}])

@@ -1,4 +1,4 @@
-"""What a profile becomes: tenants spelt out, a gateway that knows them, and the same thing again in a worker."""
+"""What a profile becomes: tenants spelt out, a gateway that knows them, and the same again in a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ gateway:
   tenants: {special: {class: premium, weight: 9}}
 tenants:
   - {name: quiet, count: 2, weight: 3, arrivals: {kind: uniform, rate: 5}, workload: {kind: chat}}
-  - {name: special, during: [noise], users: 3, think_s: 0.5, workload: fixed, client: {kind: obeys, max_attempts: 2}}
+  - name: special
+    workload: fixed
+    client: {kind: obeys, max_attempts: 2}
+    during: [noise]
+    users: 3
+    think_s: 0.5
 checks:
   - bounded-queue
   - no-starvation:
@@ -83,9 +88,7 @@ def test_quick_halves_what_has_samples_enough() -> None:
 
 
 def test_quick_lengthens_a_replayed_phase_as_its_replay_needs() -> None:
-    text = TEXT.replace(
-        "during: [noise], users: 3, think_s: 0.5", "during: [noise], arrivals: {kind: poisson, rate: 4}"
-    )
+    text = TEXT.replace("users: 3\n    think_s: 0.5", "arrivals: {kind: poisson, rate: 4}")
     assert seconds(profile.quick(parsed(text))) == [3, 18, 18, 2.5]
 
 

@@ -192,9 +192,8 @@ def test_a_mistake_is_one_line(right: str, wrong: str, line: str) -> None:
 
 def test_a_default_reference_must_exist_too() -> None:
     text = VALID.replace("name: baseline", "name: before").replace("replays: baseline", "replays: before")
-    assert lines(text) == [
-        "p.yaml:13:21: checks[0].victim-latency: needs a phase 'baseline', or another one as its parameter baseline"
-    ]
+    [line] = lines(text)
+    assert line.startswith("p.yaml:13:21: checks[0].victim-latency: needs a phase 'baseline', or another one")
 
 
 def test_no_recorded_phase() -> None:

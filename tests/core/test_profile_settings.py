@@ -98,9 +98,9 @@ def test_mistakes_of_file_and_settings_together() -> None:
             TEXT.replace("rate: 5", "rate: 0"), "p.yaml", ["tenants.flood.users=0", "phases.calm.seconds=0"]
         )
     assert [line.split(": ")[0] for line in raised.value.lines] == [
-        "p.yaml:6:49",
-        "--set phases.calm.seconds=0",
+        "p.yaml:6:51",
         "--set tenants.flood.users=0",
+        "--set phases.calm.seconds=0",
     ]
 
 

@@ -7,13 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload.errors import ProfileError
-from agentload.yaml_positions import Document, compose, dotted, read_text
+from agentload.yaml_positions import compose, dotted, read_text
 
 
 def read(text: str) -> object:
     document = compose(text, "f.yaml")
     document.raise_problems()
     return document.data
+
+
+def complaints(text: str) -> tuple[str, ...]:
+    """What is wrong with a text, if anything."""
+    try:
+        compose(text, "f").raise_problems()
+    except ProfileError as error:
+        return error.lines
+    return ()
 
 
 def problems(text: str) -> list[str]:
@@ -80,6 +89,11 @@ def test_problems_name_their_place(text: str, line: str) -> None:
     assert problems(text) == [line]
 
 
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "beginning"),
     [
@@ -92,11 +106,7 @@ def test_problems_name_their_place(text: str, line: str) -> None:
         ("[" * 5000, "f.yaml:1:"),
         ("[" * 40 + "]" * 40, "f.yaml:1: nested deeper than 32 levels"),
         ("a: &a [*a]", "f.yaml:1: nested deeper than 32 levels"),
-        (
-            "a: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
-            "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e]",
-            "f.yaml:1: nested deeper than 32 levels, or more than 200000 values",
-        ),
+        (BOMB, "f.yaml:1: nested deeper than 32 levels, or more than 200000 values"),
     ],
 )
 def test_what_is_not_yaml_is_one_line(text: str, beginning: str) -> None:
@@ -137,14 +147,7 @@ def test_dotted_paths() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused_in_one_line_each(text: str) -> None:
-    try:
-        document = compose(text, "f")
-        document.raise_problems()
-    except ProfileError as error:
-        assert error.lines
-        assert all("\n" not in line and line.startswith("f") for line in error.lines)
-    else:
-        assert isinstance(document, Document)
+    assert all("\n" not in line and line.startswith("f") for line in complaints(text))
 
 
 class TestReadText:

@@ -29,7 +29,16 @@ def test_nearest_rank_by_hand() -> None:
 
 def test_nearest_rank_does_not_slip_by_a_rounding_error() -> None:
     hundred = [float(k) for k in range(1, 101)]
-    assert [percentile(hundred, p) for p in (7, 14, 28, 29, 55, 56, 57, 58)] == [7, 14, 28, 29, 55, 56, 57, 58]
+    assert [percentile(hundred, p) for p in (7, 14, 28, 29, 55, 56, 57, 58)] == [
+        7,
+        14,
+        28,
+        29,
+        55,
+        56,
+        57,
+        58,
+    ]
 
 
 def test_infinities_sort_last() -> None:
@@ -99,7 +108,9 @@ def test_the_binomial_tail_at_its_ends() -> None:
 
 def exact_fisher(a: int, n_a: int, b: int, n_b: int) -> Fraction:
     total, successes = n_a + n_b, a + b
-    ways = sum(math.comb(successes, k) * math.comb(total - successes, n_b - k) for k in range(b + 1) if k <= n_b)
+    ways = sum(
+        math.comb(successes, k) * math.comb(total - successes, n_b - k) for k in range(b + 1) if k <= n_b
+    )
     return Fraction(ways, math.comb(total, n_b))
 
 

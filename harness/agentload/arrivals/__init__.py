@@ -23,7 +23,7 @@ class ArrivalProcess(BaseModel, ABC):
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:
         """Due times in [start_ns, end_ns), ascending. Uses `random.random()` only (stable across Pythons)."""
 
-    def mean_count(self, seconds: float) -> float | None:
+    def mean_count(self, seconds: float) -> float | None:  # noqa: ARG002
         """Expected arrivals in a window of so many seconds; None when it cannot be told beforehand."""
         return None
 

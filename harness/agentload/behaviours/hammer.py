@@ -14,6 +14,6 @@ class Hammer(Behaviour):
 
     max_attempts: int = Field(default=10, ge=1, le=255)
 
-    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:
+    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:  # noqa: ARG002
         """No draws, no wait."""
         return 0.0 if attempt.number + 1 < self.max_attempts else None

@@ -18,7 +18,7 @@ class Ignores(Behaviour):
     gap_s: float = Field(default=0.5, ge=0.001, le=3600)
     max_attempts: int = Field(default=10, ge=1, le=255)
 
-    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:
+    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:  # noqa: ARG002
         """No draws."""
         if attempt.number + 1 >= self.max_attempts or attempt.outcome not in _REFUSALS:
             return None

@@ -10,6 +10,6 @@ from agentload.behaviours import Attempt, Behaviour
 class NoRetry(Behaviour):
     """`no-retry`: one attempt, whatever comes of it. Shows the gateway's own decisions, without echoes."""
 
-    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:
+    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:  # noqa: ARG002
         """Never."""
         return None

@@ -17,7 +17,7 @@ class Obeys(Behaviour):
 
     max_attempts: int = Field(default=6, ge=1, le=255)
 
-    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:
+    def retry_delay_s(self, attempt: Attempt, random: Random) -> float | None:  # noqa: ARG002
         """No draws. Dates in the past and negative numbers mean at once."""
         if attempt.number + 1 >= self.max_attempts or attempt.streamed or attempt.retry_after_s is None:
             return None

@@ -175,8 +175,8 @@ def _windows(contest: Contest, window_s: float) -> list[dict[str, Any]]:
 
 
 def _run(turns: str, calls: int) -> Run:
-    build = RunBuilder(profile(tenants={"a": 5.0, "b": 3.0, "c": 2.0}, phases={"load": calls / 50 + 1}))
+    build = RunBuilder(profile(tenants={"a": 5.0, "b": 3.0, "c": 2.0}, phases={"load": calls / 50}))
     build.dispatches(islice(cycle(turns), calls), every_ms=20)
     for tenant in "abc":  # what is still waiting when the last call has gone keeps the tenant backlogged
-        build.ended(tenant, calls * 20 - 500, Outcome.UNFINISHED, after_ms=1500)
+        build.ended(tenant, calls * 20 - 500, Outcome.UNFINISHED, after_ms=500)
     return build.run()

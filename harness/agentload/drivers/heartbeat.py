@@ -47,6 +47,10 @@ class ProcessorUse:
         self._cpu_ns = time.process_time_ns()
         self._waited_ns = run_queue_wait_ns()
 
+    def cpu_s(self) -> float:
+        """Processor time used since then."""
+        return (time.process_time_ns() - self._cpu_ns) / 1e9
+
     def shares(self) -> tuple[float, float]:
         """(CPU share, run-queue wait share), each at least 0; more than 1 CPU only with several threads."""
         elapsed_ns = max(1, time.monotonic_ns() - self._wall_ns)

@@ -218,7 +218,8 @@ class Http1Client:
         try:
             self._transmit(connection, request)
             self._receive(connection, answer, listener, result)
-            self._linger(connection, answer)
+            if not answer.complete:
+                self._linger(connection, answer)
         except (OSError, ExchangeError) as error:
             problem = _problem(connection, len(request), result, error)
             connection.socket.close()
@@ -232,7 +233,9 @@ class Http1Client:
         connection.sent_bytes += len(request)
         # A server may answer (413, say) and close before it has read everything: then read its answer.
         with suppress(ConnectionError):
-            connection.socket.sendall(request)
+            sent = connection.socket.send(request)
+            if sent < len(request):
+                connection.socket.sendall(memoryview(request)[sent:])
 
     def _receive(self, connection: Connection, answer: Answer, listener: Listener, result: Exchange) -> None:
         receive, clock_ns, announced = connection.socket.recv, self.clock_ns, False

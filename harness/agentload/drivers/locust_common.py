@@ -14,8 +14,13 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 
-def make_environment(shard: type[User]) -> Environment:
-    """An environment that reads no configuration of its own.
+def master_environment(shard: type[User]) -> Environment:
+    """The master's. It has no options to pass on: for each one a worker would ask its argument parser."""
+    return Environment(user_classes=[shard], events=events, parsed_options=None)
+
+
+def worker_environment(shard: type[User]) -> Environment:
+    """A worker's, which reads no configuration of its own.
 
     Given no options, a worker parses ./locust.conf, ./pyproject.toml and LOCUST_* before its first user.
     Given no events, `@locust.events.*` listeners never fire.

@@ -30,7 +30,7 @@ import locust.runners
 import msgspec
 
 from agentload.drivers.collector import Collector, Files
-from agentload.drivers.locust_common import log_to_stderr, make_environment, payload, shard_class
+from agentload.drivers.locust_common import log_to_stderr, master_environment, payload, shard_class
 from agentload.drivers.parent import read_lines
 from agentload.drivers.processes import die_with_parent
 from agentload.drivers.protocol import (
@@ -108,7 +108,7 @@ class Master:
         self._problem: AgentloadError | None = None
         """What a report's handler could not do (Locust swallows exceptions of handlers)."""
         self._deadline_ns = 0
-        environment: Any = make_environment(shard_class(lambda: None))
+        environment: Any = master_environment(shard_class(lambda: None))
         try:
             self.runner: Any = environment.create_master_runner(config.bind, config.bind_port)
         except (Exception, SystemExit) as error:
@@ -180,6 +180,8 @@ class Master:
             assignment = Assignment(config=self.config, index=peer.index, of=len(self.peers))
             self._send(Message.ASSIGN, assignment, peer)
         self._await(lambda peer: peer.ready is not None, PLAN_S, "drawn the plan")
+        for peer in self.peers:
+            self._check_before_start(peer)
         readies = [cast(Ready, peer.ready) for peer in self.peers]
         if len({ready.fingerprint for ready in readies}) > 1:
             raise InconclusiveError(

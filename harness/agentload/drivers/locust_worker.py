@@ -32,7 +32,7 @@ from agentload.drivers.caller import Call, Caller
 from agentload.drivers.clock import RunClock
 from agentload.drivers.heartbeat import BEAT_NS, ProcessorUse, StallFinder, resident_bytes
 from agentload.drivers.load import Load, Share
-from agentload.drivers.locust_common import log_to_stderr, make_environment, payload, shard_class
+from agentload.drivers.locust_common import log_to_stderr, payload, shard_class, worker_environment
 from agentload.drivers.parent import exit_with_parent
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, die_with_parent, raise_file_limit
 from agentload.drivers.protocol import (
@@ -120,7 +120,7 @@ class Worker:
         self._stop_drain_s: float | None = None
         self._use = ProcessorUse()
         self._clock_offset_ns = 0
-        self.environment: Any = make_environment(shard_class(self.run_share))
+        self.environment: Any = worker_environment(shard_class(self.run_share))
         self.runner: Any = self.environment.create_worker_runner(host, port)
         for message, handler, concurrent in (
             (Message.CLOCK, self._on_clock, False),
@@ -272,6 +272,7 @@ class Worker:
             capped=self.load.capped,
             peak_in_flight=self.load.peak_in_flight,
             cpu=cpu,
+            cpu_s=self._use.cpu_s(),
             run_queue_wait=waited,
             resident_bytes=resident_bytes(),
             connections_opened=opened,

@@ -13,6 +13,7 @@ import os
 import queue
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -221,3 +222,11 @@ def check_file_limit(connections: int) -> None:
             f"open files: the limit is {limit}, {connections} connections at once need "
             f"{connections + FILES_BESIDE_CONNECTIONS}: raise it (ulimit -n) or lower the in-flight cap"
         )
+
+
+def check_port_free(port: int, option: str) -> None:
+    """Raises UsageError when something listens on this loopback port already; 0, any port, is always free."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise UsageError(f"{option} {port}: cannot be listened on: {(error.strerror or '').lower()}") from None

@@ -147,6 +147,8 @@ class WorkerState(msgspec.Struct, kw_only=True):
     capped: int = 0
     peak_in_flight: int = 0
     cpu: float = 0.0
+    cpu_s: float = 0.0
+    """Processor time since time zero."""
     run_queue_wait: float = 0.0
     resident_bytes: int = 0
     connections_opened: int = 0

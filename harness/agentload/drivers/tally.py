@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agentload.drivers.protocol import Counts, Histogram
 from agentload.measure import Recorder
@@ -21,6 +21,8 @@ INTER_TOKEN = "inter-token"
 LATENESS = "lateness"
 """From the instant an attempt was due to the instant it was sent: ours, not the target's."""
 
+Record = Callable[[int], None]
+
 
 class Tally:
     """Counts go on for the whole run; durations are handed over and begin anew.
@@ -32,6 +34,7 @@ class Tally:
         self.counts: dict[str, Counts] = {}
         self._changed: set[str] = set()
         self._recorders: dict[tuple[str, str, str], Recorder] = {}
+        self._by_outcome: dict[tuple[str, Outcome], tuple[Record, Record, Record, Record]] = {}
         self._unrecorded = frozenset(unrecorded_phases)
 
     def offered(self, tenant: str) -> None:
@@ -70,20 +73,37 @@ class Tally:
     def take(self) -> tuple[dict[str, Counts], list[Histogram]]:
         """The counts of tenants that changed since the last call, and the durations since then."""
         counts = {tenant: self.counts[tenant] for tenant in self._changed}
-        histograms = [Histogram(*key, recorder.state()) for key, recorder in self._recorders.items()]
-        self._changed, self._recorders = set(), {}
+        histograms = [
+            Histogram(*key, recorder.state()) for key, recorder in self._recorders.items() if recorder.cells
+        ]
+        self._changed, self._recorders, self._by_outcome = set(), {}, {}
         return counts, histograms
 
     def _measure(self, record: RequestRecord) -> None:
-        tenant, outcome, ended_ns = record.tenant, record.outcome.value, record.ended_ns
-        self._recorder(tenant, LATENESS, "").record((record.sent_ns - record.due_ns) // 1000)
-        self._recorder(tenant, LATENCY, outcome).record((ended_ns - record.due_ns) // 1000)
-        self._recorder(tenant, SERVICE, outcome).record((ended_ns - record.sent_ns) // 1000)
+        recorders = self._by_outcome.get((record.tenant, record.outcome))
+        if recorders is None:
+            recorders = self._recorders_of(record.tenant, record.outcome)
+        lateness, latency, service, logical = recorders
+        due_ns, sent_ns, ended_ns = record.due_ns, record.sent_ns, record.ended_ns
+        lateness((sent_ns - due_ns) // 1000)
+        latency((ended_ns - due_ns) // 1000)
+        service((ended_ns - sent_ns) // 1000)
         if record.final:
-            self._recorder(tenant, LOGICAL, outcome).record((ended_ns - record.first_due_ns) // 1000)
+            logical((ended_ns - record.first_due_ns) // 1000)
         if record.first_token_ns is not None and record.stream:
-            first_ns = record.first_token_ns - record.due_ns
-            self._recorder(tenant, FIRST_TOKEN, outcome).record(first_ns // 1000)
+            first_token = self._recorder(record.tenant, FIRST_TOKEN, record.outcome.value)
+            first_token.record((record.first_token_ns - due_ns) // 1000)
+
+    def _recorders_of(self, tenant: str, outcome: Outcome) -> tuple[Record, Record, Record, Record]:
+        """Those that every attempt needs, looked up once between two reports."""
+        found = (
+            self._recorder(tenant, LATENESS, "").record,
+            self._recorder(tenant, LATENCY, outcome.value).record,
+            self._recorder(tenant, SERVICE, outcome.value).record,
+            self._recorder(tenant, LOGICAL, outcome.value).record,
+        )
+        self._by_outcome[tenant, outcome] = found
+        return found
 
     def _counts(self, tenant: str) -> Counts:
         self._changed.add(tenant)

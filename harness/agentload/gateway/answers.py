@@ -93,15 +93,19 @@ def passed_on(
     if status >= 400:
         body = _ACCOUNT.sub(b"[withheld]", body)
     length = (b"content-length", b"%d" % len(body))
-    return Answer(status, (*stream_headers(upstream, queue_ns, upstream_ns), length), body)
+    return Answer(status, (*_passed_headers(upstream, queue_ns, upstream_ns), length), body)
 
 
-def stream_headers(upstream: Headers, queue_ns: int | None, upstream_ns: int | None) -> Headers:
-    """Headers of an answer that is passed on; `upstream_ns` is the time to its first event."""
+def stream_headers(upstream: Headers, queue_ns: int, upstream_ns: int) -> Headers:
+    """Headers of a stream that is passed on; `upstream_ns` is the time to its first event."""
+    # Tells proxies in front of us (nginx) to pass on every event as it comes.
+    return (*_passed_headers(upstream, queue_ns, upstream_ns), (b"x-accel-buffering", b"no"))
+
+
+def _passed_headers(upstream: Headers, queue_ns: int | None, upstream_ns: int | None) -> Headers:
     return (
         *only(upstream, TO_CLIENT),
         _NO_STORE,
-        (b"x-accel-buffering", b"no"),
         (b"x-admission-reason", b"admitted"),
         *server_timing(queue_ns, upstream_ns),
     )

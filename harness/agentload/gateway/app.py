@@ -7,8 +7,9 @@ admission.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -75,12 +76,16 @@ class Pages:
         self._metrics.read(self._driver.snapshot(tenants=0))
         return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
-    async def queue(self, _: Request) -> Response:
+    async def queue(self, request: Request) -> Response:
         """What waits and what runs, cheap enough to be read ten times a second."""
+        if not _is_local(request):
+            return Response(status_code=403)
         return _json(queue_view(self._driver.snapshot(tenants=0)))
 
-    async def scheduler(self, _: Request) -> Response:
-        """Everything the scheduler can say about itself."""
+    async def scheduler(self, request: Request) -> Response:
+        """Everything the scheduler can say about itself, tenants by name: for this machine only."""
+        if not _is_local(request):
+            return Response(status_code=403)
         return _json(self._driver.snapshot(tenants=100))
 
     async def models(self, _: Request) -> Response:
@@ -93,6 +98,10 @@ class Pages:
         if status == 200 or status in failures.CALLERS_FAULT:
             return _answer(answers.passed_on(status, headers, body))
         return _answer(core.answer_to(failures.of_status(status, body)))
+
+
+def _is_local(request: Request) -> bool:
+    return request.client is not None and ip_address(request.client.host).is_loopback
 
 
 def queue_view(snapshot: Snapshot) -> dict[str, Any]:
@@ -128,7 +137,7 @@ def build_app(config: GatewayConfig, core: GatewayCore, upstream: Upstream) -> S
     pages = Pages(driver, metrics)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         async with upstream:
             yield
 

@@ -51,10 +51,17 @@ class GatewayCore:
         settings: GatewaySettings,
         random: Random,
         keys: Mapping[str, str] | None = None,
+        *,
+        admission: Admission | None = None,
+        lifecycle: type[RequestLifecycle] = RequestLifecycle,
     ) -> None:
-        """`keys`: secret bearer key → tenant name (see `Identities`)."""
+        """`keys`: secret bearer key → tenant name (see `Identities`).
+
+        `admission` and `lifecycle` replace the reference's own, to see what one safeguard is worth.
+        """
         self.settings = settings
-        self.admission = Admission(config, random)
+        self.admission = Admission(config, random) if admission is None else admission
+        self._lifecycle = lifecycle
         self.readiness = Readiness(round(settings.readiness_window_s * NS))
         self._retry = config.retry
         self._random = random
@@ -115,7 +122,7 @@ class GatewayCore:
 
     def _submit(self, now_ns: int, envelope: Envelope, actions: list[Action]) -> None:
         request = envelope.request
-        self._open[request.id] = RequestLifecycle(envelope, self.settings, self._retry, self._random)
+        self._open[request.id] = self._lifecycle(envelope, self.settings, self._retry, self._random)
         self.admission.submit(now_ns, request)
         self._dispatch(now_ns, actions)
 

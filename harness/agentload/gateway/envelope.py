@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from agentload.gateway.failures import Failure
-from agentload.gateway.headers import TO_PROVIDER, Headers, first, only
+from agentload.gateway.headers import IDEMPOTENCY_KEY, TO_PROVIDER, Headers, first, only
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import NS, Outcome
 from agentload.scheduler.config import GatewayConfig, TenantConfig
@@ -75,7 +75,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1)]
 class ChatBody(msgspec.Struct):
     """What the gateway reads of a chat completion request; the provider gets the bytes as they came."""
 
-    model: str
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
     messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
     max_tokens: _Count | None = None
     max_completion_tokens: _Count | None = None
@@ -120,13 +120,26 @@ def read_body(body: bytes, max_bytes: int) -> ChatBody:
 
 
 def _call(chat: ChatBody, body: bytes, headers: Headers, ask_for_usage: bool) -> UpstreamCall:
+    """The body as it came, but for a wish to be told the usage of a stream."""
     wish = ask_for_usage and bool(chat.stream) and chat.stream_options is msgspec.UNSET
     if wish:
         start = body.index(b"{") + 1
         body = body[:start] + _USAGE_WISH + body[start:]
-    return UpstreamCall(
-        body=body, headers=only(headers, TO_PROVIDER), stream=bool(chat.stream), hide_usage=wish
-    )
+    return UpstreamCall(body=body, headers=headers, stream=bool(chat.stream), hide_usage=wish)
+
+
+def _provider_headers(headers: Headers, tenant: str) -> Headers:
+    """What goes on to the provider.
+
+    To it all our tenants are one account, so equal idempotency keys of two tenants would be one request to it,
+    and one tenant could be given the other's answer: keys are made the tenant's own.
+    """
+    passed = only(headers, TO_PROVIDER)
+    key = first(headers, IDEMPOTENCY_KEY)
+    if key is None:
+        return passed
+    own = sha256(f"{tenant}\0{key}".encode("utf-8", "replace")).hexdigest().encode()
+    return (*(field for field in passed if field[0] != IDEMPOTENCY_KEY), (IDEMPOTENCY_KEY, own))
 
 
 # --------------------------------------------------------------------------- the headers
@@ -227,7 +240,8 @@ class EnvelopeReader:
             attempt=_attempt(headers),
             max_attempts=_whole(headers, "X-Max-Attempts", None, low=1, high=1_000),
         )
-        return Envelope(request=request, call=_call(chat, body, headers, self._settings.request_usage))
+        passed = _provider_headers(headers, tenant)
+        return Envelope(request=request, call=_call(chat, body, passed, self._settings.request_usage))
 
     def _service_class(self, headers: Headers, tenant: str) -> str:
         contract = self._identities.contract(tenant)

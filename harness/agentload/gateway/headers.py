@@ -7,11 +7,12 @@ from typing import TypeAlias
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Header fields as they go over the wire, names in lower case."""
 
+IDEMPOTENCY_KEY = b"idempotency-key"
 TO_PROVIDER = frozenset(
     {
         b"traceparent",
         b"tracestate",
-        b"idempotency-key",
+        IDEMPOTENCY_KEY,
         b"openai-beta",
         b"x-client-request-id",
         b"x-stainless-retry-count",

@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from agentload.gateway import answers, failures
 from agentload.gateway.answers import Answer
 from agentload.gateway.envelope import Envelope
 from agentload.gateway.failures import Failure
+from agentload.gateway.patience import Patience
 from agentload.gateway.protocol import (
     Action,
     CancelUpstream,
@@ -53,7 +54,7 @@ from agentload.gateway.protocol import (
 from agentload.gateway.reply import UpstreamReply
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.usage import Reading
-from agentload.model import NS, Outcome
+from agentload.model import Outcome
 from agentload.scheduler.config import RetryConfig
 from agentload.scheduler.events import Dispatched, Expired, Refused
 from agentload.scheduler.pool import Reservation
@@ -96,13 +97,13 @@ class RequestLifecycle:
         self._held = False
         """A reservation is held, and must be released."""
         self._reservation: Reservation | None = None
-        self._limit_ns = 0
+        self._patience: Patience | None = None
         self._reply: UpstreamReply | None = None
         self._reported_tokens = 0
 
     def handle(self, now_ns: int, event: object) -> Step:
         """Take one event; what is to be done now, in order."""
-        step = _STEPS[self.state].get(type(event))
+        step = self._STEPS[self.state].get(type(event))
         return step(self, now_ns, event) if step is not None else []
 
     # ----------------------------------------------------------------- waiting
@@ -119,20 +120,12 @@ class RequestLifecycle:
     def _dispatched(self, now_ns: int, event: Dispatched) -> Step:
         self._dispatched_ns = now_ns
         self._held, self._reservation = True, event.reservation
-        self._limit_ns = self._last_instant_ns(now_ns)
         self.state = State.CALLING
-        if self._limit_ns <= now_ns:
+        patience = self._patience = Patience(self._settings, now_ns, self.request.deadline_ns)
+        if patience.limit_ns <= now_ns:
             return self._fail(now_ns, failures.DEADLINE_BEFORE_CALL)
         self._arm(now_ns)
-        connect_ns = min(_ns(self._settings.connect_s), self._limit_ns - now_ns)
-        return [StartUpstream(self._id, self._call, connect_ns)]
-
-    def _last_instant_ns(self, now_ns: int) -> int:
-        """When the call must be over: the caller's deadline less what our answer takes, or our own bound."""
-        own = now_ns + _ns(self._settings.total_s)
-        if self.request.deadline_ns is None:
-            return own
-        return min(own, self.request.deadline_ns - _ns(self._settings.answer_margin_s))
+        return [StartUpstream(self._id, self._call, patience.connect_ns(now_ns))]
 
     # ----------------------------------------------------------------- calling
 
@@ -162,7 +155,7 @@ class RequestLifecycle:
         return self._take(now_ns, self._answer.feed(event.data))
 
     def _read(self, now_ns: int, event: UpstreamRead) -> Step:
-        return self._take(now_ns, self._answer.take(event.reading))
+        return self._take(now_ns, self._answer.read(event.reading))
 
     def _take(self, now_ns: int, reading: Reading) -> Step:
         step = self._forward(now_ns, reading) if self._answer.is_stream else []
@@ -227,13 +220,8 @@ class RequestLifecycle:
             return [CancelUpstream(self._id), *self._complete(now_ns)]
         if reply is not None and not reply.ok:
             return self._provider_said_no(now_ns, cancel=True)
-        return self._fail(now_ns, self._which_timeout(now_ns), cancel=True)
-
-    def _which_timeout(self, now_ns: int) -> Failure:
-        if now_ns >= self._limit_ns:
-            own = self._dispatched_at + _ns(self._settings.total_s)
-            return failures.TOTAL_TIMEOUT if self._limit_ns == own else failures.DEADLINE
-        return failures.FIRST_BYTE_TIMEOUT if self._awaits_first_event else failures.IDLE_TIMEOUT
+        begun = not self._awaits_first_event
+        return self._fail(now_ns, self._limits.failure(now_ns, begun=begun), cancel=True)
 
     def _left(self, now_ns: int, _: ClientLeft) -> Step:
         step: Step = [CancelUpstream(self._id)]
@@ -331,17 +319,15 @@ class RequestLifecycle:
     # ----------------------------------------------------------------- times
 
     def _arm(self, now_ns: int) -> None:
-        """Set the timer for the present state, never later than the last instant of use to the caller."""
-        settings = self._settings
+        """Set the timer for the present state."""
         if self._reply is not None and self._reply.terminal:
-            allowed_ns = now_ns + _ns(settings.linger_s)
+            self.timer_ns = self._limits.close_ns(now_ns)
         elif self._awaits_first_event:
-            allowed_ns = self._dispatched_at + _ns(settings.first_byte_s)
+            self.timer_ns = self._limits.first_event_ns()
         elif self._reply is None:
-            allowed_ns = self._limit_ns
+            self.timer_ns = self._limits.limit_ns
         else:
-            allowed_ns = now_ns + _ns(settings.idle_s)
-        self.timer_ns = min(allowed_ns, self._limit_ns)
+            self.timer_ns = self._limits.silence_ns(now_ns)
 
     @property
     def _awaits_first_event(self) -> bool:
@@ -357,9 +343,10 @@ class RequestLifecycle:
         return self._reply
 
     @property
-    def _dispatched_at(self) -> int:
-        assert self._dispatched_ns is not None
-        return self._dispatched_ns
+    def _limits(self) -> Patience:
+        """How long the call may take, in the states that have one."""
+        assert self._patience is not None
+        return self._patience
 
     def _waited_ns(self, now_ns: int) -> int:
         return (now_ns if self._dispatched_ns is None else self._dispatched_ns) - self.request.arrived_ns
@@ -367,46 +354,42 @@ class RequestLifecycle:
     def _upstream_ns(self, now_ns: int) -> int:
         return 0 if self._dispatched_ns is None else now_ns - self._dispatched_ns
 
+    # ----------------------------------------------------------------- the table
 
-def _ns(seconds: float) -> int:
-    return round(seconds * NS)
-
-
-_ENDS_A_CALL: dict[type, Callable[[RequestLifecycle, int, Any], Step]] = {
-    ClientLeft: RequestLifecycle._left,
-    TimedOut: RequestLifecycle._timed_out,
-    Expired: RequestLifecycle._lease_expired,
-    Stop: RequestLifecycle._stopped,
-}
-
-_STEPS: dict[State, dict[type, Callable[[RequestLifecycle, int, Any], Step]]] = {
-    State.WAITING: {
-        Dispatched: RequestLifecycle._dispatched,
-        Refused: RequestLifecycle._decided_against,
-        Expired: RequestLifecycle._decided_against,
-        ClientLeft: RequestLifecycle._left_queue,
-        Stop: RequestLifecycle._stopped_waiting,
-    },
-    State.CALLING: {
-        UpstreamHeaders: RequestLifecycle._headers,
-        UpstreamEnded: RequestLifecycle._call_ended,
-        UpstreamFailed: RequestLifecycle._call_failed,
-        **_ENDS_A_CALL,
-    },
-    State.HOLDING: {
-        UpstreamData: RequestLifecycle._data,
-        UpstreamRead: RequestLifecycle._read,
-        UpstreamEnded: RequestLifecycle._held_ended,
-        UpstreamFailed: RequestLifecycle._held_failed,
-        **_ENDS_A_CALL,
-    },
-    State.STREAMING: {
-        UpstreamData: RequestLifecycle._data,
-        UpstreamRead: RequestLifecycle._read,
-        UpstreamEnded: RequestLifecycle._stream_over,
-        UpstreamFailed: RequestLifecycle._stream_over,
-        **_ENDS_A_CALL,
-    },
-    State.ENDED: {},
-}
-"""Which event does what in which state. What is not listed is ignored."""
+    _ENDS_A_CALL: ClassVar[dict[type, Callable[[RequestLifecycle, int, Any], Step]]] = {
+        ClientLeft: _left,
+        TimedOut: _timed_out,
+        Expired: _lease_expired,
+        Stop: _stopped,
+    }
+    _STEPS: ClassVar[dict[State, dict[type, Callable[[RequestLifecycle, int, Any], Step]]]] = {
+        State.WAITING: {
+            Dispatched: _dispatched,
+            Refused: _decided_against,
+            Expired: _decided_against,
+            ClientLeft: _left_queue,
+            Stop: _stopped_waiting,
+        },
+        State.CALLING: {
+            UpstreamHeaders: _headers,
+            UpstreamEnded: _call_ended,
+            UpstreamFailed: _call_failed,
+            **_ENDS_A_CALL,
+        },
+        State.HOLDING: {
+            UpstreamData: _data,
+            UpstreamRead: _read,
+            UpstreamEnded: _held_ended,
+            UpstreamFailed: _held_failed,
+            **_ENDS_A_CALL,
+        },
+        State.STREAMING: {
+            UpstreamData: _data,
+            UpstreamRead: _read,
+            UpstreamEnded: _stream_over,
+            UpstreamFailed: _stream_over,
+            **_ENDS_A_CALL,
+        },
+        State.ENDED: {},
+    }
+    """Which event does what in which state. What is not listed is ignored."""

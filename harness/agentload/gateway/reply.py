@@ -39,6 +39,12 @@ class UpstreamReply:
         """The body is over: read what can only be read as a whole."""
         return Reading() if self.terminal else self.take(self._meter.finish())
 
+    def read(self, reading: Reading) -> Reading:
+        """Take what somebody else has read (the simulator): a plain body is kept as it came."""
+        if not self.is_stream:
+            self._plain.feed(reading.forward)
+        return self.take(reading)
+
     def take(self, reading: Reading) -> Reading:
         """Count what has been read; the provider's own count replaces ours."""
         self.output_tokens += reading.tokens

@@ -7,13 +7,16 @@ import json
 import logging
 import os
 import random
+import resource
 import socket
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from prometheus_client import disable_created_metrics
 
 from agentload.errors import UsageError
 from agentload.gateway import config_file
@@ -24,6 +27,7 @@ from agentload.gateway.protocol import Drain, Stop
 from agentload.gateway.upstream import Upstream
 
 BACKLOG = 4_096
+MAX_FILES = 65_536
 _POLL_S = 0.05
 
 
@@ -43,6 +47,8 @@ def serve(
     `upstream`: base URL of the provider; its key is read from the environment variable `upstream_key_env`.
     `parent_pipe`: end when standard input reaches its end, so that no gateway outlives what started it.
     """
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # one gauge less for each counter
+    _raise_file_limit()
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -80,17 +86,29 @@ def _upstream_key(variable: str | None) -> str | None:
     return key
 
 
+def _raise_file_limit() -> None:
+    """Each client and each call takes a file descriptor: use as many as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with suppress(ValueError, OSError):  # macOS refuses what it has said is allowed
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MAX_FILES), hard))
+
+
 def _bound(host: str, port: int) -> socket.socket:
+    """A listening address of our own, taken before anything else so that a taken one is a clear error."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+        except OSError:
+            listener.close()
+            raise
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}"
         ) from None
-    listener.set_inheritable(True)
     return listener
 
 
@@ -135,8 +153,11 @@ class GatewayServer(uvicorn.Server):
     def watch_parent(self) -> None:
         """Leave at once when standard input ends: whoever started us is gone, or wants us gone."""
 
+        descriptor = sys.stdin.fileno()
+
         def watch() -> None:
-            while sys.stdin.buffer.read(4_096):
+            # Not sys.stdin: a thread that waits inside its buffer makes the interpreter abort at exit.
+            while os.read(descriptor, 4_096):
                 pass
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._leave)

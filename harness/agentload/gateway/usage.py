@@ -8,7 +8,8 @@ complete only when its terminal event (`data: [DONE]`) has come.
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -58,23 +59,16 @@ class Meter(Protocol):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _Function(msgspec.Struct):
-    arguments: str | None = None
-
-
-class _ToolCall(msgspec.Struct):
-    function: _Function | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 class _Delta(msgspec.Struct):
-    content: str | None = None
-    reasoning_content: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    # Any: what one provider sends as text another sends as parts, and neither is our business.
+    content: Any = None
+    reasoning_content: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
 
 
 class _Choice(msgspec.Struct):
@@ -82,19 +76,21 @@ class _Choice(msgspec.Struct):
     message: _Delta | None = None
 
 
-class _Answer(msgspec.Struct):
+class Completion(msgspec.Struct):
+    """What is read of a chat completion, or of one chunk of it."""
+
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+_COMPLETION = msgspec.json.Decoder(Completion)
 
 
-def decode_answer(data: bytes) -> _Answer | None:
+def decode_answer(data: bytes) -> Completion | None:
     """A chat completion or one chunk of one; None when it is neither."""
     try:
-        return _ANSWER.decode(data)
+        return _COMPLETION.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -105,7 +101,7 @@ def provider_error(value: Any) -> ProviderError | None:
         return None
     if not isinstance(value, dict):
         return ProviderError(code="", message=str(value))
-    fields: dict[str, Any] = value
+    fields = cast("dict[str, Any]", value)
     return ProviderError(
         code=str(fields.get("code") or fields.get("type") or ""), message=str(fields.get("message") or "")
     )
@@ -116,19 +112,35 @@ def text_tokens(text: str) -> int:
     return max(len(text.split()), len(text.encode("utf-8", "replace")) // 6) if text else 0
 
 
+def _texts(value: Any) -> Iterator[str]:
+    """All text in a piece of output, however deep: content, parts, arguments of tool calls."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        for name in ("text", "function", "arguments"):
+            yield from _texts(fields.get(name))
+
+
 def _choice_tokens(choice: _Choice) -> int:
     part = choice.delta or choice.message
     if part is None:
         return 0
-    texts = [part.content, part.reasoning_content, part.refusal]
-    texts += [call.function.arguments for call in part.tool_calls or () if call.function is not None]
+    if part.tool_calls is None and part.reasoning_content is None and part.refusal is None:
+        texts = _texts(part.content)
+    else:
+        texts = _texts([part.content, part.reasoning_content, part.refusal, part.tool_calls])
     return sum(max(1, text_tokens(text)) for text in texts if text)
 
 
-def _usage(answer: _Answer) -> Usage | None:
-    if answer.usage is None:
+def _usage(answer: Completion) -> Usage | None:
+    counted = answer.usage
+    if counted is None or counted.completion_tokens is None:
         return None
-    return Usage(answer.usage.prompt_tokens, answer.usage.completion_tokens)
+    return Usage(counted.prompt_tokens or 0, counted.completion_tokens)
 
 
 # --------------------------------------------------------------------------- streams

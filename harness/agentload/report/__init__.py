@@ -1,7 +1,7 @@
 """What a person and a CI see: one format per file.
 
-A format renders one `Result`, all of whose numbers were computed once, in `facts`: `Result.summary` is the content
-of report.json, and every other format shows those numbers and computes none.
+A format renders one `Result`, all of whose numbers were computed once, in `facts`: `Result.summary` is the
+content of report.json, and every other format shows those numbers and computes none.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class _Formats(Seam[Report]):
     """The formats: every file here but those that serve them."""
 
     helpers = frozenset(
-        {"contention", "facts", "figures", "lanes", "live-view", "series", "svg", "terminal", "text"}
+        {"contention", "facts", "figure", "figures", "lanes", "live-view", "series", "svg"}
+        | {"system-figures", "tenant-figures", "terminal", "text"}
     )
 
     def files(self) -> dict[str, Path]:
@@ -86,7 +87,10 @@ SEAM: Seam[Report] = _Formats(__name__, Report)
 
 
 def write_all(result: Result, folder: Path, warn: Callable[[str], None] = _to_stderr) -> list[Path]:
-    """Write every format into the folder; the paths written. A report that fails costs itself and one warning."""
+    """Write every format into the folder. A report that fails costs itself and one warning.
+
+    Returns the paths written.
+    """
     written: list[Path] = []
     for name in SEAM.names():
         try:

@@ -1,10 +1,11 @@
 """Shares of the work over time: what each tenant got, what it asked for, and what it was entitled to.
 
 The run is cut into intervals. In each, what the provider took up is divided by weighted max-min fairness
-(`fairness.entitled_shares`) among the tenants' demands, and that is compared with who really got it. A tenant's demand
-is the work of its attempts that wanted to be served in the interval; an open loop does not ask again for what a fair
-gateway would have served it earlier, though in truth it still waits. Shares over a whole run count only the intervals
-in which more was asked for than served: without contention shares mean nothing.
+(`fairness.entitled_shares`) among the tenants' demands, and that is compared with who really got it. A
+tenant's demand is the work of its attempts that wanted to be served in the interval; an open loop does not
+ask again for what a fair gateway would have served it earlier, though in truth it still waits. Shares over a
+whole run count only the intervals in which more was asked for than served: without contention shares mean
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from agentload.hidden_queue import calls_by_attempt
 from agentload.model import LedgerEntry, Outcome, RequestRecord, Run
 
 CONTENDED = 1.2
-"""An interval is contended when demand exceeds service by a fifth: less is work on its way across a boundary."""
+"""An interval is contended when demand exceeds service by a fifth: less is work that crosses a boundary."""
 
 Amounts = dict[str, float]
 

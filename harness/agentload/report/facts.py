@@ -1,8 +1,8 @@
 """The content of report.json: computed once, from one run and its verdicts; every format shows these numbers.
 
-Counts are of logical requests (what users wanted) in the recorded phases, unless they say attempts; latencies are
-error-adjusted (a request never answered counts as +infinity: None with `censored`). Beside them stand the latencies
-of the answered ones only, which mean nothing without the acceptance rate next to them.
+Counts are of logical requests (what users wanted) in the recorded phases, unless they say attempts; latencies
+are error-adjusted (a request never answered counts as +infinity: None with `censored`). Beside them stand the
+latencies of the answered ones only, which mean nothing without the acceptance rate next to them.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _share_of(name: str, got: Mapping[str, float], due: Mapping[str, float]) -> 
 
 
 def _counting(run: Run, story: Contention, edges: Sequence[int]) -> tuple[list[bool], bool]:
-    """Which intervals shares are taken over: the contended ones of recorded phases, else all of recorded phases."""
+    """Which intervals shares are taken over: the contended ones of recorded phases, else all of those."""
     windows = [run.profile.phase_window_ns(name) for name in history.counted_phases(run)]
     recorded = [
         any(start <= left and right <= end for start, end in windows) for left, right in pairwise(edges)
@@ -214,7 +214,13 @@ def _share_window(run: Run, story: Contention, edges: Sequence[int]) -> dict[str
 def _phase(run: Run, phase: Phase, requests: Sequence[LogicalRequest], lanes: Lanes) -> dict[str, Any]:
     start, end = run.profile.phase_window_ns(phase.name)
     mine = [request for request in requests if request.phase == phase.name]
-    found = {
+    of_lanes: dict[str, Any] = {}
+    for lane, tenants in lanes.items():
+        members = set(tenants)
+        of_lane = [request for request in mine if request.tenant in members]
+        if of_lane:
+            of_lanes[lane] = endings(of_lane) | latencies(of_lane)
+    return {
         "name": phase.name,
         "start_s": start / NS,
         "end_s": end / NS,
@@ -223,14 +229,8 @@ def _phase(run: Run, phase: Phase, requests: Sequence[LogicalRequest], lanes: La
         **endings(mine),
         "answered_per_s": round(sum(r.answered for r in mine) / phase.seconds, 3),
         **latencies(mine),
-        "lanes": {},
+        "lanes": of_lanes,
     }
-    for lane, tenants in lanes.items():
-        members = set(tenants)
-        of_lane = [request for request in mine if request.tenant in members]
-        if of_lane:
-            found["lanes"][lane] = endings(of_lane) | latencies(of_lane)
-    return found
 
 
 # --------------------------------------------------------------------------- generator, provider, queue
@@ -276,7 +276,7 @@ def _provider(run: Run) -> dict[str, Any]:
 
 
 def _busiest_phase(run: Run, admitted: Sequence[LedgerEntry]) -> tuple[str | None, float | None]:
-    """The phase that used most of the tokens per minute, and the share used: above 1 only out of a full bucket."""
+    """The phase that used most of the tokens per minute, and the share: above 1 only out of a full bucket."""
     limit = run.profile.provider.tokens_per_minute
     if limit is None or not admitted:
         return None, None

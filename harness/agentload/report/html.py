@@ -1,4 +1,4 @@
-"""report.html: one file that opens offline, in light and dark, on paper and on a phone. No script, no network."""
+"""report.html: one file that opens offline, in light and dark, on paper and on a phone; no script."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from agentload.model import NS, Status
 from agentload.report import Report, Result, figures, svg, text
+from agentload.report.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_TENANTS = 40
@@ -28,13 +29,13 @@ class HtmlReport(Report):
     filename: ClassVar[str] = "report.html"
 
     def render(self, result: Result) -> bytes:
-        """The page; every text in it is escaped, wherever it came from."""
+        """The page; every text in it is escaped and made visible, wherever it came from."""
         summary = result.summary
         drawn = figures.draw(summary)
-        page = environment().get_template("report.html.j2")
-        return page.render(
+        template = environment().get_template("report.html.j2")
+        page = template.render(
             s=summary,
-            title=text.printable(f"{summary['profile']}: {summary['verdict']}"),
+            title=f"{summary['profile']}: {summary['verdict']}",
             css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
             symbol=text.SYMBOLS,
             never=text.NEVER,
@@ -51,12 +52,13 @@ class HtmlReport(Report):
             provider=provider(summary["provider"]),
             command=command(summary),
             origin=origin(summary),
-        ).encode()
+        )
+        return text.printable_page(page).encode()
 
 
 def environment() -> Environment:
     """Templates in which everything is escaped and a forgotten name is an error."""
-    made = Environment(
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         trim_blocks=True,
@@ -64,8 +66,6 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    made.filters["printable"] = text.printable
-    return made
 
 
 # --------------------------------------------------------------------------- parts of the page
@@ -83,37 +83,37 @@ def header_facts(summary: Facts) -> list[tuple[str, str]]:
     if summary["plan"]["closed_users"]:
         facts.append(("closed-loop users", f"{summary['plan']['closed_users']:,}"))
     if summary["started"]:
-        facts.append(("started", text.printable(summary["started"])))
+        facts.append(("started", summary["started"]))
     return facts
 
 
 def banners(summary: Facts) -> list[str]:
     """What a reader must know before believing any number."""
     generator_facts = summary["generator"]
-    lines = [f"The generator is not to be trusted: {text.printable(reason)}" for reason in generator_facts["reasons"]]
+    lines = [f"The generator is not to be trusted: {reason}" for reason in generator_facts["reasons"]]
     if not generator_facts["trustworthy"] and not lines:
         lines.append("The generator is not to be trusted: its load was not sent as planned.")
     if summary["interrupted"]:
-        lines.insert(0, f"The run was interrupted: {text.printable(summary['interrupted'])}")
+        lines.insert(0, f"The run was interrupted: {summary['interrupted']}")
     if not summary["provider"]["available"]:
         lines.append("The provider is not ours: without its ledger, checks that need it are inconclusive.")
     return lines
 
 
-def verdicts(summary: Facts, drawn: Sequence[figures.Figure]) -> list[dict[str, Any]]:
+def verdicts(summary: Facts, drawn: Sequence[Figure]) -> list[dict[str, Any]]:
     """Failed ones first; each with the figure that shows what it judged."""
     by_id = {figure.id: figure for figure in drawn}
     ordered = sorted(summary["checks"], key=lambda check: (_ORDER[check["status"]], check["severity"]))
     return [_verdict(check, by_id.get(figures.PROOFS.get(check["check"], ""))) for check in ordered]
 
 
-def _verdict(check: Facts, figure: figures.Figure | None) -> dict[str, Any]:
+def _verdict(check: Facts, figure: Figure | None) -> dict[str, Any]:
     marks = [(e["at_ns"] / NS, e["note"]) for e in check["evidence"] if e.get("at_ns") is not None]
     return {
-        "check": text.printable(check["check"]),
+        "check": check["check"],
         "status": check["status"],
         "severity": check["severity"],
-        "because": text.printable(check["because"]),
+        "because": check["because"],
         "numbers": text.verdict_numbers(check),
         "meter": figures.meter(check),
         "evidence": [text.evidence(item) for item in check["evidence"]],
@@ -138,15 +138,18 @@ def _flattened(prefix: str, value: object) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         listed = cast(list[object], value)
         simple = len(listed) <= 8 and not any(isinstance(item, dict | list) for item in listed)
-        yield text.printable(prefix), ", ".join(_plain(item) for item in listed) if simple else f"{len(listed)} values"
+        yield (
+            prefix,
+            ", ".join(_plain(item) for item in listed) if simple else f"{len(listed)} values",
+        )
     else:
-        yield text.printable(prefix), _plain(value)
+        yield prefix, _plain(value)
 
 
 def _plain(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {None: text.NOTHING, True: "yes", False: "no"}[value]
-    return text.figure(value) if isinstance(value, int | float) else text.printable(value)
+    return text.figure(value) if isinstance(value, int | float) else str(value)
 
 
 def tenants(summary: Facts) -> list[dict[str, Any]]:
@@ -156,11 +159,13 @@ def tenants(summary: Facts) -> list[dict[str, Any]]:
 
 def _tenant(name: str, facts: Facts) -> dict[str, Any]:
     share, entitled = facts["work_share"], facts["entitled_share"]
-    other = sum(facts[ending] for ending in ("expired", "failed", "truncated", "abandoned", "unfinished", "unsent"))
+    other = sum(
+        facts[ending] for ending in ("expired", "failed", "truncated", "abandoned", "unfinished", "unsent")
+    )
     latency = facts["latency_ms"]
     return {
-        "name": text.printable(name),
-        "class_": text.printable(facts["class"]),
+        "name": name,
+        "class_": facts["class"],
         "weight": text.figure(facts["weight"]),
         "plain": facts["class"] == "standard" and facts["weight"] == 1,
         "bar": round(100 * (share or 0), 1),
@@ -189,9 +194,17 @@ def _refused(facts: Facts) -> str:
 
 def shares_note(shares: Facts) -> str:
     """What the shares rest on."""
-    source = "served by the provider" if shares["measured_by"] == "ledger" else "answered (the provider has no ledger)"
+    source = (
+        "served by the provider"
+        if shares["measured_by"] == "ledger"
+        else "answered (the provider has no ledger)"
+    )
     when = f"over {text.figure(shares['seconds'])} s"
-    when += " in which more was asked for than served" if shares["contended"] else ": there was enough for everybody"
+    when += (
+        " in which more was asked for than served"
+        if shares["contended"]
+        else ": there was enough for everybody"
+    )
     return f"Shares are of the work {source}, {when}; the mark is the entitlement."
 
 
@@ -202,10 +215,10 @@ def phase_rows(summary: Facts) -> list[list[str]]:
     """One row per phase and lane, all tenants together first."""
     rows: list[list[str]] = []
     for phase in summary["phases"]:
-        name = text.printable(phase["name"]) + ("" if phase["recorded"] else " (not recorded)")
+        name = phase["name"] + ("" if phase["recorded"] else " (not recorded)")
         window = f"{text.figure(phase['start_s'])}–{text.figure(phase['end_s'])} s"
         rows.append([name, window, "all", *_load(phase)])
-        rows += [["", "", text.printable(lane), *_load(facts)] for lane, facts in phase["lanes"].items()]
+        rows += [["", "", lane, *_load(facts)] for lane, facts in phase["lanes"].items()]
     return rows
 
 
@@ -241,7 +254,7 @@ def provider(facts: Facts) -> list[tuple[str, str]]:
     if not facts["available"]:
         return [("ledger", "none: the provider is not ours")]
     limit = facts["tokens_per_minute"]
-    used = f"{text.share(facts['utilisation'])} in {text.printable(facts['busiest_phase'])}" if limit else text.NOTHING
+    used = f"{text.share(facts['utilisation'])} in {facts['busiest_phase']}" if limit else text.NOTHING
     return [
         ("calls offered", f"{facts['offered']:,}"),
         ("admitted", f"{facts['admitted']:,}"),
@@ -261,7 +274,7 @@ def provider(facts: Facts) -> list[tuple[str, str]]:
 def command(summary: Facts) -> str:
     """The command line as it was given, or the one that draws the same plan."""
     given = summary["command"] or ["agentload", "run", summary["profile"], "--seed", str(summary["seed"])]
-    return text.printable(shlex.join(map(str, given)))
+    return shlex.join(map(str, given))
 
 
 def origin(summary: Facts) -> list[tuple[str, str]]:
@@ -269,5 +282,5 @@ def origin(summary: Facts) -> list[tuple[str, str]]:
     rows = [("seed", str(summary["seed"])), ("plan fingerprint", summary["plan"]["fingerprint"])]
     for what in ("target", "machine"):
         rows += [(f"{what} {name}", value) for name, value in detail_rows(summary[what])]
-    rows += [(text.printable(name), text.printable(version)) for name, version in summary["versions"].items()]
+    rows += [(name, version) for name, version in summary["versions"].items()]
     return rows

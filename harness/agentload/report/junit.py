@@ -1,7 +1,8 @@
 """junit.xml: one testcase per check, in the dialect that GitHub, GitLab and Jenkins read.
 
-A failed `must` is a failure; an inconclusive one is what `Result.when_inconclusive` says (an error by default, as CI
-systems know no third answer). A `should` never fails a build: where it did not pass it shows as skipped.
+A failed `must` is a failure; an inconclusive one is what `Result.when_inconclusive` says (an error by
+default, as CI systems know no third answer). A `should` never fails a build: where it did not pass it shows
+as skipped.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class JUnitReport(Report):
         }
         name = text.printable(summary["profile"])
         seconds = f"{summary['duration_s']:.3f}"
-        root = Element("testsuites", name="agentload", time=seconds, **totals)
-        suite = SubElement(root, "testsuite", name=name, time=seconds, **totals)
+        root = Element("testsuites", {"name": "agentload", "time": seconds} | totals)
+        suite = SubElement(root, "testsuite", {"name": name, "time": seconds} | totals)
         if summary["started"]:
             suite.set("timestamp", text.printable(summary["started"]))
         properties = SubElement(suite, "properties")
@@ -50,7 +51,8 @@ class JUnitReport(Report):
         for check, child in zip(summary["checks"], children, strict=True):
             _testcase(suite, name, check, child)
         ElementTree.indent(root)
-        return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+        document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+        return document + b"\n"
 
 
 def child_name(check: Mapping[str, Any], when: WhenInconclusive) -> str | None:

@@ -1,4 +1,4 @@
-"""What a chart shows side by side: tenants while they are few, else groups, else the biggest groups and the rest."""
+"""What a chart shows side by side: tenants while they are few, else groups, else the biggest and the rest."""
 
 from __future__ import annotations
 

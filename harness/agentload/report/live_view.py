@@ -85,7 +85,9 @@ class PlainView:
 class LiveView:
     """A table that redraws itself in place, at most four times a second."""
 
-    def __init__(self, profile: Profile, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, profile: Profile, console: Console, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         never_fail_on_letters(console)
         self.profile, self.console = profile, console
         self._clock = clock
@@ -94,8 +96,9 @@ class LiveView:
         self._notes: deque[str] = deque(maxlen=3)
         self._depths: deque[float] = deque(maxlen=32)
         self._shares = RecentShares({tenant.name: tenant.weight for tenant in profile.tenants})
-        self._live: Live | None = Live(console=console, auto_refresh=False, transient=True)
-        self._live.start()
+        live = Live(console=console, auto_refresh=False, transient=True)
+        live.start()
+        self._live: Live | None = live
 
     def update(self, progress: Progress) -> None:
         """Remember what happened, and draw when it is time."""
@@ -152,7 +155,9 @@ class RecentShares:
         before = self._seen[0][1]
         answered = {name: count - before.get(name, (0, 0))[1] for name, (_, count) in counts.items()}
         wanted = {
-            name: max(answered[name], offered - before.get(name, (0, 0))[0], tenants[name].get("in_flight", 0))
+            name: max(
+                answered[name], offered - before.get(name, (0, 0))[0], tenants[name].get("in_flight", 0)
+            )
             for name, (offered, _) in counts.items()
             if name in self._weights
         }
@@ -164,7 +169,7 @@ class RecentShares:
 
 
 def plain_line(progress: Progress) -> str:
-    """`  15.0 s noise: 1,203 sent, 290 in flight; answered 702, refused 211, retries 0; waiting 250, oldest 4.1 s`"""
+    """`15.0 s noise: 1,203 sent, 290 in flight; answered 702, refused 211, retries 0; waiting 250 …`"""
     tenants = progress.get("tenants", {}).values()
     parts = [
         f"{progress.get('issued', 0):,} sent, {progress.get('in_flight', 0):,} in flight",

@@ -1,6 +1,7 @@
 """The run over time, in intervals: the data behind the charts, and part of report.json.
 
-Downsampling is honest: queues, ages and lateness keep the worst of each interval, latencies the median and the worst.
+Downsampling is honest: queues, ages and lateness keep the worst of each interval, latencies the median and
+the worst.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from agentload import history
 from agentload.hidden_queue import Wait, depth_steps, waits
 from agentload.history import LogicalRequest
 from agentload.intervals import Step
-from agentload.measure import percentile_of
+from agentload.measure import percentile_of, rank
 from agentload.model import NS, Outcome, Run, Sample
 from agentload.report.contention import Contention, interval_of
 from agentload.report.lanes import Lanes, lane_by_tenant
@@ -115,7 +116,7 @@ def _shares(tenants: Sequence[str], story: Contention) -> dict[str, list[float |
 
 
 def _typical_and_worst(durations: Iterable[list[float]]) -> dict[str, list[float | None]]:
-    """The median and the maximum of each interval: plots of what was seen, not statements about percentiles."""
+    """The median and the maximum of each interval: what was seen, not statements about percentiles."""
     ascending = [sorted(values) for values in durations]
     return {
         "latency_p50_ms": [_rounded(percentile_of(v, 50) if v else None) for v in ascending],
@@ -124,7 +125,7 @@ def _typical_and_worst(durations: Iterable[list[float]]) -> dict[str, list[float
 
 
 def spectrum(requests: Iterable[LogicalRequest], lanes: Lanes, phases: Sequence[str]) -> dict[str, Any]:
-    """Percentile curves of logical requests, per lane and phase: (share of all requests, at most so many ms)."""
+    """Percentile curves of logical requests, per lane and phase: (share of all, at most so many ms)."""
     lane_of = lane_by_tenant(lanes)
     grouped: dict[str, dict[str, list[float]]] = {lane: {phase: [] for phase in phases} for lane in lanes}
     for request in requests:
@@ -139,23 +140,24 @@ def spectrum(requests: Iterable[LogicalRequest], lanes: Lanes, phases: Sequence[
 
 
 def _curve(latencies_ns: list[float]) -> dict[str, Any]:
+    """The curve stops before the maximum, which on an axis of nines lies at infinity."""
     ascending = sorted(latencies_ns)
     n = len(ascending)
-    answered = bisect_left(ascending, float("inf"))
-    points: list[tuple[float, float]] = []
-    for share in sorted({*_spectrum_shares(n), round(answered / n, 6)} - {1.0}):
-        value = percentile_of(ascending, 100 * share)
-        if not math.isinf(value):
-            points.append((share, round(value / MS, 3)))
-    return {"n": n, "answered_share": round(answered / n, 6), "points": points}
+    answered = bisect_left(ascending, math.inf)
+    ranks = {rank(100 * share, n) for share in _spectrum_shares(n)} | {min(answered, max(1, n - 1))}
+    reached = sorted(r for r in ranks if 0 < r <= answered)
+    return {
+        "n": n,
+        "answered_share": round(answered / n, 6),
+        "points": [[round(r / n, 6), round(ascending[r - 1] / MS, 3)] for r in reached],
+    }
 
 
 def _spectrum_shares(n: int) -> list[float]:
-    """Shares evenly spread on the axis of nines, with the usual percentiles among them, to the deepest of n."""
-    deepest = 1 - 1 / n if n > 1 else 0.0
+    """Shares evenly spread on the axis of nines, and the usual percentiles, as far as n values reach."""
+    deepest = 1 - 1 / n
     steps = (1 - 10 ** -(k / SPECTRUM_STEPS_PER_DECADE) for k in range(8 * SPECTRUM_STEPS_PER_DECADE))
-    usual = (0.5, 0.9, 0.95, 0.99, 0.999, deepest)
-    return sorted({round(share, 6) for share in (*steps, *usual) if share <= deepest})
+    return [share for share in (*steps, 0.5, 0.9, 0.95, 0.99, 0.999) if share <= deepest]
 
 
 # --------------------------------------------------------------------------- provider and generator
@@ -237,7 +239,7 @@ def oldest_ms(found: Iterable[Wait], edges: Sequence[int]) -> list[float | None]
 
 
 def gauge_name(samples: Iterable[Sample], names: Sequence[str]) -> tuple[str | None, float]:
-    """The first of the names that the gateway's samples hold, and what makes its values milliseconds (or 1)."""
+    """The first of the names that the gateway's samples hold, and its factor to milliseconds (else 1)."""
     present = {name for sample in samples if sample.source == "gateway" for name in sample.values}
     name = next((name for name in names if name in present), None)
     return name, 1000.0 if name is not None and name.endswith("_s") else 1.0

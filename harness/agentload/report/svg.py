@@ -2,7 +2,8 @@
 
 Nothing here reads a file or a clock; every text is escaped on its way in. A plot is one `<svg>` without a
 viewBox whose labels sit at percentages; its curves live in a nested `<svg>` that stretches
-(`preserveAspectRatio="none"`) under strokes that do not scale. So one picture serves a phone, a desktop and paper.
+(`preserveAspectRatio="none"`) under strokes that do not scale. So one picture serves a phone, a desktop and
+paper.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Linear:
 
 
 class Log:
-    """A logarithmic axis over positive values, ticks at 1, 10, 100 … (and 2, 5 between them on short axes)."""
+    """A logarithmic axis over positive values, ticks at 1, 10, 100 … (on short axes 2 and 5 between them)."""
 
     def __init__(self, low: float, high: float, label: Label = short) -> None:
         self.low = low if low > 0 else 1e-9
@@ -150,7 +151,7 @@ def line(points: Iterable[Point | None]) -> str:
 
 
 def steps(edges: Sequence[float], heights: Sequence[float | None]) -> str:
-    """Path data of values that hold from one edge to the next (one edge more than heights); None leaves a gap."""
+    """Path data of values that hold from one edge to the next (one more than heights); None leaves a gap."""
     written: list[str] = []
     held = False
     for left, right, height in zip(edges, edges[1:], heights, strict=False):
@@ -179,8 +180,8 @@ def percent(fraction: float) -> str:
 class Plot:
     """One pair of axes. Draw into it, then `render`.
 
-    Style sheets must address what is inside by its own classes (`curve`, `label`, `band`, `rule`, `grid-line`),
-    never through an ancestor: behind a `<use>` there is none.
+    Style sheets must address what is inside by its own classes (`curve`, `label`, `band`, `rule`,
+    `grid-line`), never through an ancestor: behind a `<use>` there is none.
     """
 
     def __init__(self, x: Scale, y: Scale) -> None:
@@ -208,7 +209,9 @@ class Plot:
             )
         )
         if label:
-            self._above.append(element("text", label, x=percent(left), dx=4, y=-6, class_=f"label {label_class}".rstrip()))
+            self._above.append(
+                element("text", label, x=percent(left), dx=4, y=-6, class_=f"label {label_class}".rstrip())
+            )
 
     def rule(self, value: float, class_: str, label: str = "") -> None:
         """A horizontal line at a y value (a limit, an entitlement), named at its right end."""

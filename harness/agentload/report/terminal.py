@@ -1,4 +1,4 @@
-"""The last thing a run prints: verdicts, then tenants, then generator and provider, then where the files are."""
+"""The last thing a run prints: verdicts, then tenants, then generator and provider, then paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_TENANTS = 12
 
 
 def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -> None:
-    """Print everything. Colours and width are the console's business (NO_COLOR, pipes, `Console(width=…)`)."""
+    """Print everything. Colours and width are the console's business (NO_COLOR, pipes, `width=…`)."""
     never_fail_on_letters(console)
     summary = result.summary
     console.print()
@@ -32,7 +32,7 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     console.print(tenants_table(summary, console.options.ascii_only))
     hidden = len(summary["tenants"]) - MOST_TENANTS
     if hidden > 0:
-        console.print(f"  … and {text.count(hidden, 'tenant')} more, all of them in report.json", style="dim")
+        console.print(f"  … and {hidden:,} more tenants, all of them in report.json", style="dim")
     console.print()
     _print_machinery(summary, console)
     _print_paths(paths, console)

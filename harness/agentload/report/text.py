@@ -16,17 +16,39 @@ NEVER = "never"
 """Stands for an infinite duration: the request was not answered."""
 
 
+class _Visible(dict[int, int | str]):
+    """Code point → itself, or its escape (`\\x1b`) when it cannot be seen; filled as characters turn up."""
+
+    def __init__(self, kept: str) -> None:
+        super().__init__((ord(c), ord(c)) for c in kept)
+
+    def __missing__(self, code: int) -> int | str:
+        character = chr(code)
+        self[code] = code if character.isprintable() else repr(character)[1:-1]
+        return self[code]
+
+
+_LINE, _PAGE = _Visible(" "), _Visible(" \n")
+
+
 def printable(text: object) -> str:
-    """Text whose control characters are written out: a tenant's name must not move a terminal's cursor or break
-    an XML file."""
-    return "".join(c if c.isprintable() or c == " " else repr(c)[1:-1] for c in str(text))
+    """One line of text whose control characters are written out.
+
+    A tenant's name, or what a gateway answers, must not move a terminal's cursor or break an XML file.
+    """
+    return str(text).translate(_LINE)
+
+
+def printable_page(text: str) -> str:
+    """The same for a whole document: line breaks stay."""
+    return text.translate(_PAGE)
 
 
 def quantity(value: float | None, unit: str = "", censored: bool = False) -> str:
     """A measured number with its unit: `1.08 ×`, `never`, `–`."""
     if value is None:
         return NEVER if censored else NOTHING
-    return f"{figure(value)} {unit}".rstrip()
+    return f"{figure(value)} {printable(unit)}".rstrip()
 
 
 def figure(value: float) -> str:
@@ -80,7 +102,9 @@ def bar(value: float | None, entitled: float | None, width: int = 12, ascii_only
 
 
 def busiest(tenants: Mapping[str, Any], most: int) -> list[tuple[str, Any]]:
-    """The tenants that offered most, the first of equals first."""
+    """All tenants in their own order, or where there are more than `most`, those that offered most."""
+    if len(tenants) <= most:
+        return list(tenants.items())
     return sorted(tenants.items(), key=lambda item: -item[1].get("offered", 0))[:most]
 
 

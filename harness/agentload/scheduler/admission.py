@@ -1,8 +1,8 @@
 """The whole scheduler behind one door: requests in, decisions out.
 
 Told the time in every call and handed its random source, it reads no clock, waits for nothing and knows no
-sockets; the gateway and the simulator drive the same object. After any other call, call `poll`, act on what it
-returns, and call it again no later than `next_wakeup_ns`.
+sockets; the gateway and the simulator drive the same object. After any other call, call `poll`, act on what
+it returns, and call it again no later than `next_wakeup_ns`. Time must not run backwards.
 """
 
 from __future__ import annotations
@@ -54,10 +54,12 @@ class Admission:
         self._tickets: dict[int, Ticket] = {}
         """All that waits or runs, by request id."""
         self._timers = Timers()
-        """By request id: when a waiting one must leave, when a running one's lease may have run out."""
+        """By request id: when a waiting one must leave."""
         self._provider_ready_ns: int | None = None
         """When the provider's limits let the next one go, if that is what it waits for."""
         self._draining = False
+        self._advanced_ns: int | None = None
+        """The instant for which everything has been done; None when something changed since."""
 
     # -- what others tell it
 
@@ -81,6 +83,7 @@ class Admission:
     def cancel(self, now_ns: int, request_id: int) -> None:
         """The caller left. A waiting request leaves at once; a running one's capacity is released, and its
         tenant is charged for the output reported so far. Does nothing for a request that has ended."""
+        self._advanced_ns = None
         ticket = self._tickets.get(request_id)
         if ticket is None:
             return
@@ -93,10 +96,11 @@ class Admission:
     def progress(self, now_ns: int, request_id: int, output_tokens: int) -> None:
         """`output_tokens` have been produced so far, in all. Charges what exceeds the estimate and renews the
         lease; every 128 to 256 tokens is often enough. Does nothing for a request that is not running."""
+        self._advanced_ns = None
         ticket = self._running(request_id)
         if ticket is None:
             return
-        ticket.lease_until_ns = now_ns + ticket.service_class.pool.lease_ns
+        ticket.service_class.pool.leases.renew(request_id, now_ns)
         self._note_output(now_ns, ticket, output_tokens)
         request = ticket.request
         self._dispatcher.charge(ticket, self._meter.work(request, request.input_tokens, ticket.output_tokens))
@@ -104,10 +108,11 @@ class Admission:
     def complete(
         self, now_ns: int, request_id: int, *, input_tokens: int, output_tokens: int, ok: bool
     ) -> None:
-        """The call ended: settle what it cost and release what it held. `ok` is whether it was answered whole.
+        """The call ended: settle what it cost and release what it held. `ok`: it was answered whole.
 
         Does nothing for a request that is not running, so that nothing is ever released twice.
         """
+        self._advanced_ns = None
         ticket = self._running(request_id)
         if ticket is None:
             return
@@ -118,13 +123,14 @@ class Admission:
         work = self._meter.work(ticket.request, input_tokens, output_tokens)
         self._note_output(now_ns, ticket, output_tokens)
         self._estimator.served(now_ns, ticket.request, output_tokens, now_ns - ticket.started_ns)
-        ticket.service_class.served(now_ns, ticket, work, output_tokens)
+        ticket.service_class.served(now_ns, ticket, work)
         self._end(ticket, work)
         self._counters.completed += 1
 
     def provider_refused(self, now_ns: int, request_id: int, retry_after_ns: int | None) -> None:
-        """The provider answered 429 or 503 and wants nothing for `retry_after_ns` (None: a second is assumed):
+        """The provider answered 429 or 503 and wants nothing for `retry_after_ns` (None: a second), so
         nothing is dispatched before then. The call itself has yet to be ended with `complete`."""
+        self._advanced_ns = None
         self._counters.provider_refusals += 1
         ticket = self._running(request_id)
         pause_ns = DEFAULT_PAUSE_NS if retry_after_ns is None else max(0, retry_after_ns)
@@ -138,17 +144,16 @@ class Admission:
     # -- what it answers
 
     def poll(self, now_ns: int) -> list[Event]:
-        """Lets expire what is due, dispatches what may go, and returns all that happened since the last poll."""
+        """Expires what is due, dispatches what may go, and returns all that happened since the last poll."""
         self._advance(now_ns)
         events, self._events = self._events, []
         return events
 
     def next_wakeup_ns(self) -> int | None:
-        """When something will be due that no other call announces, as of the last poll (and later than it)."""
-        alarm_ns = self._timers.next_ns()
-        if alarm_ns is None or self._provider_ready_ns is None:
-            return self._provider_ready_ns if alarm_ns is None else alarm_ns
-        return min(alarm_ns, self._provider_ready_ns)
+        """When something is due that no other call announces, as of the last poll (and later than it)."""
+        due = [pool.leases.next_ns() for pool in self._dispatcher.pools]
+        due += [self._timers.next_ns(), self._provider_ready_ns]
+        return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def snapshot(self, now_ns: int, *, tenants: int = 100) -> Snapshot:
         """Everything in numbers; of the tenants, those with most waiting and running, at most so many."""
@@ -165,8 +170,8 @@ class Admission:
             return self._refusals.for_good(request, Reason.UNKNOWN_CLASS)
         if self._draining:
             return self._refusals.shutting_down(now_ns, request)
-        allowed = request.max_attempts or self._config.retry.max_attempts
-        if request.attempt >= allowed:
+        allowed = request.max_attempts
+        if request.attempt >= (self._config.retry.max_attempts if allowed is None else allowed):
             return self._refusals.for_good(request, Reason.ATTEMPTS_EXHAUSTED)
         if self._too_wide(request, cls):
             return self._refusals.for_good(request, Reason.TOO_WIDE)
@@ -186,7 +191,11 @@ class Admission:
         if declared is None:
             declared = self._config.estimation.default_output_tokens
         width = self._meter.work(request, request.input_tokens, declared)
-        return width > cls.widest or request.body_bytes > cls.max_bytes
+        return (
+            width > cls.widest
+            or request.body_bytes > cls.max_bytes
+            or provider_tokens(request) > self._limits.largest_call
+        )
 
     def _refused_a_place(self, now_ns: int, request: Request) -> Refused | None:
         """Starts it, lets it wait, or says why not."""
@@ -198,6 +207,7 @@ class Admission:
         ticket = self._ticket(now_ns, request, cls, lane)
         self._tickets[request.id] = ticket
         self._dispatcher.enqueue(ticket)
+        self._advanced_ns = None
         # The bounds are those of waiting: ask them only of a request that does not start at once.
         self._advance(now_ns)
         return self._refused_to_wait(now_ns, ticket) if ticket.state is State.WAITING else None
@@ -213,7 +223,7 @@ class Admission:
             self._withdraw(ticket)
             return self._refusals.for_now(now_ns, request, Reason.TENANT_QUEUE_FULL, cls, lane=ticket.lane)
         wait_ns = self._forecast.wait_ns(now_ns, ticket)
-        if self._too_late(now_ns + wait_ns, request, cls) is not None:
+        if self._too_late(now_ns, request, cls, wait_ns) is not None:
             self._withdraw(ticket)
             return Refused(request, Reason.DEADLINE_UNMEETABLE, None, wait_ns)
         reason = Reason.PREDICTED_WAIT if wait_ns > cls.max_wait_ns else self._make_room(now_ns, ticket)
@@ -239,8 +249,21 @@ class Admission:
     # -- in and out of service
 
     def _advance(self, now_ns: int) -> None:
+        """Do all that is due at this instant: expire, take back, dispatch."""
+        if self._advanced_ns == now_ns:
+            return
+        self._expire_due(now_ns)
+        self._dispatch(now_ns)
+        self._advanced_ns = now_ns
+
+    def _expire_due(self, now_ns: int) -> None:
         while (request_id := self._timers.pop_due(now_ns)) is not None:
             self._alarm(now_ns, self._tickets[request_id])
+        for pool in self._dispatcher.pools:
+            while (request_id := pool.leases.lapsed(now_ns)) is not None:
+                self._give_up(now_ns, self._tickets[request_id])
+
+    def _dispatch(self, now_ns: int) -> None:
         self._provider_ready_ns = None
         while (ticket := self._dispatcher.next(now_ns)) is not None:
             late = self._too_late(now_ns, ticket.request, ticket.service_class)
@@ -257,8 +280,8 @@ class Admission:
         request = ticket.request
         self._dispatcher.start(now_ns, ticket)
         self._counters.dispatched += 1
-        ticket.lease_until_ns = now_ns + ticket.service_class.pool.lease_ns
-        self._timers.set(request.id, ticket.lease_until_ns)
+        self._timers.cancel(request.id)
+        expires_ns = ticket.service_class.pool.leases.renew(request.id, now_ns)
         reservation = Reservation(
             self._counters.dispatched,
             request.id,
@@ -268,26 +291,25 @@ class Admission:
             ticket.width / UNIT,
             ticket.provider_tokens,
             now_ns,
-            ticket.lease_until_ns,
+            expires_ns,
         )
         self._events.append(Dispatched(request, reservation, now_ns - ticket.queued_ns))
 
     def _alarm(self, now_ns: int, ticket: Ticket) -> None:
-        """Its time may be up; or it is later than it was when the alarm was set."""
-        if ticket.state is State.WAITING:
-            late = self._too_late(now_ns, ticket.request, ticket.service_class)
-            if late is None and now_ns - ticket.queued_ns >= ticket.service_class.max_wait_ns:
-                late = Reason.MAX_WAIT
-            if late is None:
-                self._timers.set(ticket.request.id, self._leave_ns(now_ns, ticket))
-            else:
-                self._expire(ticket, late)
-        elif ticket.lease_until_ns > now_ns:
-            self._timers.set(ticket.request.id, ticket.lease_until_ns)
+        """A waiting ticket's time may be up; it is not when service has become faster since it was set."""
+        reason = self._too_late(now_ns, ticket.request, ticket.service_class)
+        if reason is None and now_ns - ticket.queued_ns >= ticket.service_class.max_wait_ns:
+            reason = Reason.MAX_WAIT
+        if reason is None:
+            self._timers.set(ticket.request.id, self._leave_ns(now_ns, ticket))
         else:
-            self._end_unanswered(now_ns, ticket, ticket.request.input_tokens, ticket.output_tokens)
-            self._counters.failed += 1
-            self._events.append(Expired(ticket.request, Reason.LEASE_EXPIRED))
+            self._expire(ticket, reason)
+
+    def _give_up(self, now_ns: int, ticket: Ticket) -> None:
+        """A running ticket's holder has been silent for a whole lease."""
+        self._end_unanswered(now_ns, ticket, ticket.request.input_tokens, ticket.output_tokens)
+        self._counters.failed += 1
+        self._events.append(Expired(ticket.request, Reason.LEASE_EXPIRED))
 
     def _expire(self, ticket: Ticket, reason: Reason) -> None:
         self._withdraw(ticket)
@@ -295,22 +317,21 @@ class Admission:
         self._events.append(Expired(ticket.request, reason))
 
     def _withdraw(self, ticket: Ticket) -> None:
+        self._advanced_ns = None
         self._dispatcher.withdraw(ticket)
-        self._forget(ticket)
+        self._timers.cancel(ticket.request.id)
+        del self._tickets[ticket.request.id]
 
     def _end(self, ticket: Ticket, work: int) -> None:
         self._dispatcher.finish(ticket, work)
-        self._forget(ticket)
+        ticket.service_class.pool.leases.end(ticket.request.id)
+        del self._tickets[ticket.request.id]
 
     def _end_unanswered(self, now_ns: int, ticket: Ticket, input_tokens: int, output_tokens: int) -> None:
         """It cost the tokens it used; declared tool work is charged only to calls that were answered."""
         self._note_output(now_ns, ticket, output_tokens)
         self._estimator.lasted(now_ns, ticket.request, now_ns - ticket.started_ns)
         self._end(ticket, self._meter.tokens(input_tokens + output_tokens))
-
-    def _forget(self, ticket: Ticket) -> None:
-        self._timers.cancel(ticket.request.id)
-        del self._tickets[ticket.request.id]
 
     def _running(self, request_id: int) -> Ticket | None:
         ticket = self._tickets.get(request_id)
@@ -319,26 +340,29 @@ class Admission:
     # -- time and tokens
 
     def _note_output(self, now_ns: int, ticket: Ticket, output_tokens: int) -> None:
-        """Output beyond what the provider charged at the start (a caller without max_tokens) is charged now."""
+        """Output beyond what the provider charged at the start (nobody sent max_tokens) is charged now."""
         ticket.output_tokens = max(ticket.output_tokens, output_tokens)
         overrun = ticket.output_tokens - ticket.provider_tokens
         if overrun > 0:
             ticket.provider_tokens += overrun
             self._limits.overrun(now_ns, overrun)
 
-    def _too_late(self, start_ns: int, request: Request, cls: ServiceClass) -> Reason | None:
-        """Why it must not start at `start_ns`: its deadline has passed, or passes while it would be served."""
+    def _too_late(
+        self, now_ns: int, request: Request, cls: ServiceClass, wait_ns: int = 0
+    ) -> Reason | None:
+        """Why it must not start after `wait_ns`: its deadline has passed, or passes before it is served."""
         if request.deadline_ns is None:
             return None
-        if start_ns >= request.deadline_ns:
+        left_ns = request.deadline_ns - now_ns
+        if left_ns <= 0:
             return Reason.EXPIRED
-        if start_ns + self._service_ns(start_ns, request, cls) > request.deadline_ns:
-            return Reason.DEADLINE_UNMEETABLE
-        return None
+        # A start at the very deadline is too late even when service is expected to take no time.
+        needed_ns = wait_ns + max(1, self._service_ns(now_ns, request, cls))
+        return Reason.DEADLINE_UNMEETABLE if needed_ns > left_ns else None
 
     def _service_ns(self, now_ns: int, request: Request, cls: ServiceClass) -> int:
-        """Expected time in service: of its kind, else of its class, else nothing is known and 0 is assumed."""
-        return self._estimator.service_ns(now_ns, request) or cls.experience.service_ns(now_ns) or 0
+        """Expected time in service: of its kind, else of its class; 0 while nothing is known."""
+        return self._estimator.service_ns(now_ns, request) or cls.service.expected_ns(now_ns) or 0
 
     def _leave_ns(self, now_ns: int, ticket: Ticket) -> int:
         """When a waiting ticket has to be looked at again: then it has waited too long or is too late."""

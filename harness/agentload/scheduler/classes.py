@@ -1,11 +1,11 @@
-"""A service class at work: its queue, its bounds, its part of the pool, and what its calls were like lately."""
+"""A service class at work: its queue, its bounds, its part of the pool, and what its calls were like."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from agentload.scheduler.config import ClassConfig
-from agentload.scheduler.estimate import Experience, MovingMean
+from agentload.scheduler.estimate import MovingMean, ServiceTime
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.pool import Pool
 from agentload.scheduler.reasons import Reason
@@ -27,6 +27,8 @@ class ServiceClass:
         self.pool = pool
         self.share = pool.shares[name]
         self.queue = queue
+        self.capped = queue.tenant_cap and pool.caps_tenants
+        """Whether a tenant can be at its cap, and has to be blocked then."""
         self.promises = VirtualQueue()
         """Places in the class's queue promised to refused callers."""
         self.max_wait_ns = round(config.max_wait_s * 1e9)
@@ -39,24 +41,24 @@ class ServiceClass:
         self.widest = min(round(widest_units * UNIT), pool.widest(self.share))
         """Micro-units of the widest job that it may ever have."""
         self.nothing_within = -1
-        """The room for which nothing was found that fits, while that still holds; -1 when it has to be looked."""
-        self.experience = Experience(_RECENT)
+        """The room for which nothing that fits was found, while that holds; -1: look again."""
+        self.service = ServiceTime()
         self.work = MovingMean(_RECENT)
         """Micro-units of a call, as settled."""
         self.tokens = MovingMean(_RECENT)
         """Tokens that the provider charged for a call."""
 
-    def served(self, now_ns: int, ticket: Ticket, work: int, output_tokens: int) -> None:
+    def served(self, now_ns: int, ticket: Ticket, work: int) -> None:
         """Learn from a call that was answered whole."""
-        self.experience.served(now_ns, output_tokens, now_ns - ticket.started_ns)
+        self.service.add(now_ns, now_ns - ticket.started_ns)
         self.work.add(work)
         self.tokens.add(ticket.provider_tokens)
 
     # -- bounds
 
     def tenant_exceeds(self, lane: TenantLane) -> bool:
-        """Whether the tenant has more waiting than it may: half of the class's units and bytes, except that one
-        request may always wait."""
+        """Whether the tenant has more waiting than it may: its number of requests, or half of the class's
+        units or bytes, though one request may always wait."""
         if not self.queue.tenant_bound:
             return False
         if len(lane.waiting) > self.tenant_max_requests:

@@ -52,7 +52,7 @@ class PoolConfig(_Section):
     gather_after_s: float = Field(default=1.0, ge=0)
     """A job too wide for the free units is passed by others for so long; then units are kept for it."""
     lease_s: float = Field(default=600.0, gt=0)
-    """A call whose holder is silent for so long (no progress, no end) is given up, and its capacity taken back."""
+    """A call that nothing is heard of for so long (no progress, no end) loses its capacity."""
     classes: dict[str, ClassConfig] = Field(default_factory=lambda: {"standard": ClassConfig()}, min_length=1)
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class RetryConfig(_Section):
 
     max_attempts: int = Field(default=6, ge=1)
     base_seconds: float = Field(default=2.0, gt=0)
-    """Floor of Retry-After: base * 2**attempt, as the article has it, only for callers that keep coming back."""
+    """Floor of Retry-After: base * 2**attempt, as the article has it, for callers that come back again."""
     max_seconds: float = Field(default=120.0, gt=0)
     jitter: Literal["full", "none"] = "full"
     spread: Literal["tickets", "same"] = "tickets"

@@ -7,10 +7,11 @@ has had least work for its share (start-time fair queueing again, over classes).
 who may borrow slots; the tags see to it that a class also gets its share of the provider's tokens per minute,
 when those are what is scarce and hardly anything is in service.
 
-A job that does not fit the pool is passed by others for `gather_after`; from then on nothing of its pool starts
-(save what a class takes within its floor) until enough has ended to let it in. So it waits no longer than
-`gather_after` plus the longest call then in service, and the others no longer than that call. The provider's
-bucket is never passed by: it would always be emptied by small calls just before a large one could go.
+A job that does not fit the pool is passed by others for `gather_after_s`; from then on nothing of its pool
+starts that would delay it (what a class takes within its floor does not) until enough has ended to let it in.
+So it waits no longer than `gather_after_s` plus the longest call then in service, and the others no longer
+than that call. At the provider's bucket nobody passes anybody: small calls would always empty it just before
+a large one could go. It fills within `bucket_s`, so nobody waits longer than that behind one call.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Dispatcher:
     def enqueue(self, ticket: Ticket) -> None:
         """The ticket joins its class's queue."""
         cls = ticket.service_class
-        if cls.queue.tenant_cap and cls.pool.in_flight(ticket.request.tenant) >= cls.pool.tenant_slots:
+        if cls.capped and cls.pool.in_flight(ticket.request.tenant) >= cls.pool.tenant_slots:
             cls.queue.block(ticket.request.tenant)
         cls.queue.push(ticket)
         if ticket.width <= cls.nothing_within:
@@ -71,12 +72,15 @@ class Dispatcher:
         """The ticket whose turn it is among those that the pools have room for. Takes nothing."""
         best: Ticket | None = None
         best_key = (False, 0.0)
-        for cls in self._order:
-            ticket = self._candidate(now_ns, cls) if cls.pool.slots_free else None
-            if ticket is not None:
-                key = (cls.pool.over_nominal(cls.share), cls.share.tag)
-                if best is None or key < best_key:
-                    best, best_key = ticket, key
+        for pool in self.pools:
+            if not pool.slots_free:
+                continue
+            for cls in self._classes_of[pool.name]:
+                ticket = self._candidate(now_ns, cls)
+                if ticket is not None:
+                    key = (pool.over_nominal(cls.share), cls.share.tag)
+                    if best is None or key < best_key:
+                        best, best_key = ticket, key
         return best
 
     def _candidate(self, now_ns: int, cls: ServiceClass) -> Ticket | None:
@@ -117,10 +121,13 @@ class Dispatcher:
         return ticket
 
     def _beside(self, gathering: Ticket, cls: ServiceClass, head: Ticket, room: int) -> Ticket | None:
-        """The gathering job itself once it fits; of other classes, what is within their floor."""
+        """The gathering job itself once it fits; of other classes, what does not delay it."""
         if gathering.service_class is cls:
             return gathering if gathering.width <= room else None
-        return head if head.width <= cls.share.unmet_units else None
+        if head.width > room:
+            return None
+        spare = cls.pool.free_for(gathering.service_class.share) - gathering.width
+        return head if head.width <= max(spare, cls.share.unmet_units) else None
 
     def _gathering_in(self, pool: Pool) -> Ticket | None:
         ticket = self._gathering.get(pool.name)
@@ -147,13 +154,14 @@ class Dispatcher:
         self._stop_gathering(ticket)
         cls.queue.start(ticket)
         cls.nothing_within = -1
-        self._v = max(self._v, share.tag)
+        if share.tag > self._v:
+            self._v = share.tag
         ticket.class_epoch = share.epoch
         share.charge(ticket.work, share.epoch, 0.0)
         self.limits.take(now_ns, ticket.provider_tokens)
         ticket.state = State.RUNNING
         ticket.started_ns = now_ns
-        if pool.take(share, tenant, ticket.width) >= pool.tenant_slots and cls.queue.tenant_cap:
+        if pool.take(share, tenant, ticket.width) >= pool.tenant_slots and cls.capped:
             for other in self._classes_of[pool.name]:
                 other.queue.block(tenant)
 
@@ -170,10 +178,13 @@ class Dispatcher:
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
         tenant = ticket.request.tenant
         ticket.state = State.GONE
-        share.charge(work - ticket.charged, ticket.class_epoch, self._class_v())
-        cls.queue.finish(ticket, work)
-        # Exactly at the cap's edge: lanes are blocked only while the tenant is at its cap.
-        if pool.release(share, tenant, ticket.width) == pool.tenant_slots - 1 and cls.queue.tenant_cap:
+        # Where virtual time stands matters only to a refund of what was charged before a lift.
+        now_v = self._class_v() if ticket.class_epoch != share.epoch else 0.0
+        share.charge(work - ticket.charged, ticket.class_epoch, now_v)
+        cls.queue.settle(ticket, work)
+        # Just below the cap: a tenant's lanes are blocked while it is at its cap, and only then.
+        if pool.release(share, tenant, ticket.width) == pool.tenant_slots - 1 and cls.capped:
             for other in self._classes_of[pool.name]:
                 other.queue.unblock(tenant)
                 other.nothing_within = -1
+        cls.queue.finish(ticket, work)

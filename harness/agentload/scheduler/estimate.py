@@ -25,39 +25,45 @@ class MovingMean:
     def __init__(self, window: int) -> None:
         self._window = window
         self.count = 0
+        """Values seen, at most the window."""
         self.mean = 0.0
 
     def add(self, value: float) -> None:
         """Take one more value into account."""
-        self.count += 1
-        self.mean += (value - self.mean) / min(self.count, self._window)
+        if self.count < self._window:
+            self.count += 1
+        self.mean += (value - self.mean) / self.count
+
+
+class ServiceTime:
+    """Time in service, as seen lately."""
+
+    __slots__ = ("_seen_ns", "moving")
+
+    def __init__(self) -> None:
+        self.moving = MovingMean(SERVICE_WINDOW)
+        self._seen_ns = 0
+
+    def add(self, now_ns: int, service_ns: int) -> None:
+        """A call took that long."""
+        self.moving.add(service_ns)
+        self._seen_ns = now_ns
+
+    def expected_ns(self, now_ns: int) -> int | None:
+        """What to expect of the next one, or None when there is nothing recent to go by."""
+        if not self.moving.count or now_ns - self._seen_ns > STALE_NS:
+            return None
+        return round(self.moving.mean)
 
 
 class Experience:
-    """What one kind of request was like: output tokens and time in service."""
+    """What one kind of request was like."""
 
-    __slots__ = ("_seen_ns", "output_tokens", "service")
+    __slots__ = ("output_tokens", "service")
 
     def __init__(self, window: int) -> None:
         self.output_tokens = MovingMean(window)
-        self.service = MovingMean(SERVICE_WINDOW)
-        self._seen_ns = 0
-
-    def served(self, now_ns: int, output_tokens: int, service_ns: int) -> None:
-        """A call was answered whole."""
-        self.output_tokens.add(output_tokens)
-        self.lasted(now_ns, service_ns)
-
-    def lasted(self, now_ns: int, service_ns: int) -> None:
-        """A call took that long."""
-        self.service.add(service_ns)
-        self._seen_ns = now_ns
-
-    def service_ns(self, now_ns: int) -> int | None:
-        """Expected time in service, or None when there is nothing recent to go by."""
-        if not self.service.count or now_ns - self._seen_ns > STALE_NS:
-            return None
-        return round(self.service.mean)
+        self.service = ServiceTime()
 
 
 class Estimator:
@@ -88,16 +94,18 @@ class Estimator:
     def service_ns(self, now_ns: int, request: Request) -> int | None:
         """Expected time in service of this kind of request, or None when there is nothing recent to go by."""
         experience = self._kinds.get(_kind(request))
-        return None if experience is None else experience.service_ns(now_ns)
+        return None if experience is None else experience.service.expected_ns(now_ns)
 
     def served(self, now_ns: int, request: Request, output_tokens: int, service_ns: int) -> None:
         """Learn from a call that was answered whole."""
-        self._experience(request).served(now_ns, output_tokens, service_ns)
+        experience = self._experience(request)
+        experience.output_tokens.add(output_tokens)
+        experience.service.add(now_ns, service_ns)
 
     def lasted(self, now_ns: int, request: Request, service_ns: int) -> None:
         """Learn from a call that was cut off: it would have taken at least that long."""
         if service_ns > (self.service_ns(now_ns, request) or 0):
-            self._experience(request).lasted(now_ns, service_ns)
+            self._experience(request).service.add(now_ns, service_ns)
 
     def _experience(self, request: Request) -> Experience:
         kind = _kind(request)

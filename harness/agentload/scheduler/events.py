@@ -34,8 +34,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """Its time ran out: in the queue (its deadline or the class's max_wait), or, with `lease_expired`, while its
-    holder was silent. Nothing is held for it any more."""
+    """Its time ran out: in the queue (its deadline or the class's max_wait) or, with `lease_expired`, while
+    its holder was silent. Nothing is held for it any more."""
 
     request: Request
     reason: Reason

@@ -38,7 +38,7 @@ class FairQueue(ABC):
 
     @abstractmethod
     def head(self) -> Ticket | None:
-        """The ticket whose turn it is; None when nothing may be picked (nothing waits, or all are blocked)."""
+        """The ticket whose turn it is; None when nothing waits, or all that waits is blocked."""
 
     @abstractmethod
     def head_within(self, room: int) -> Ticket | None:
@@ -51,12 +51,16 @@ class FairQueue(ABC):
         """Micro-units that will start before a ticket that has just joined."""
         return self.work - ticket.work
 
-    def part(self, lane: TenantLane) -> float:
+    def part(self, lane: TenantLane) -> float:  # noqa: ARG002 - for policies that know weights
         """The lane's part of what the class is served, 0..1, while it has work waiting."""
         return 1.0
 
     def joined(self, lane: TenantLane) -> None:  # noqa: B027
-        """The lane has something to pick: its first ticket came, or it is no longer blocked."""
+        """The lane has something to pick: its first ticket came."""
+
+    def resumed(self, lane: TenantLane) -> None:
+        """The lane is no longer blocked, and has something to pick."""
+        self.joined(lane)
 
     def left(self, lane: TenantLane) -> None:  # noqa: B027
         """The lane has nothing to pick any more."""
@@ -67,12 +71,12 @@ class FairQueue(ABC):
     def finished(self, ticket: Ticket, work: int) -> None:  # noqa: B027
         """A running ticket ended after `work` micro-units, all of them charged."""
 
-    def may_forget(self, lane: TenantLane) -> bool:
+    def may_forget(self, lane: TenantLane) -> bool:  # noqa: ARG002 - for policies with accounts
         """Whether an idle lane can be dropped without any effect on the order."""
         return True
 
     def make_room(self) -> bool:
-        """Forget an idle lane, the one that matters least, to make room for another; False when none is idle."""
+        """Forget the idle lane that matters least, to make room for another; False when none is idle."""
         return False
 
     # -- what admission calls
@@ -93,8 +97,7 @@ class FairQueue(ABC):
         self.waiting[ticket.request.id] = ticket
         self.work += ticket.work
         self.bytes += ticket.bytes
-        if self.evicts:
-            self._heaviest.grew(lane, len(self.lanes))
+        self._heaviest.grew(lane)
         if len(lane.waiting) == 1 and not lane.blocked:
             self.joined(lane)
 
@@ -104,21 +107,28 @@ class FairQueue(ABC):
         lane = ticket.lane
         if not lane.waiting:
             self.left(lane)
-            self._perhaps_forget(lane)
+            if not lane.running:
+                self._perhaps_forget(lane)
 
     def start(self, ticket: Ticket) -> None:
         """Leave to be served; the tenant is charged the estimate."""
         self._take_out(ticket)
-        ticket.lane.running += 1
+        lane = ticket.lane
+        lane.running += 1
+        lane.serving += ticket.work
         ticket.charged = ticket.work
         self.started(ticket)
 
-    def finish(self, ticket: Ticket, work: int) -> None:
-        """A running ticket ended after `work` micro-units: settle the difference."""
-        lane = ticket.lane
+    def settle(self, ticket: Ticket, work: int) -> None:
+        """A running ticket has cost `work` micro-units: charge or refund the difference."""
         if work != ticket.charged:
             self.charge(ticket, work - ticket.charged)
+
+    def finish(self, ticket: Ticket, work: int) -> None:
+        """A running ticket, already settled, is no longer running."""
+        lane = ticket.lane
         lane.running -= 1
+        lane.serving -= ticket.work
         self.finished(ticket, work)
         if not lane.running and not lane.waiting:
             self._perhaps_forget(lane)
@@ -136,11 +146,11 @@ class FairQueue(ABC):
         if lane is not None and lane.blocked:
             lane.blocked = False
             if lane.waiting:
-                self.joined(lane)
+                self.resumed(lane)
 
     def heaviest(self) -> TenantLane | None:
         """The lane with the most requests waiting per weight."""
-        return self._heaviest.top()
+        return self._heaviest.top(self.waiting.values())
 
     # -- bookkeeping
 
@@ -151,5 +161,6 @@ class FairQueue(ABC):
         self.bytes -= ticket.bytes
 
     def _perhaps_forget(self, lane: TenantLane) -> None:
-        if lane.idle and self.may_forget(lane):
+        """The lane is idle."""
+        if self.may_forget(lane):
             del self.lanes[lane.tenant]

@@ -25,14 +25,14 @@ class Forecast:
         """How long a ticket that has just joined will wait; 0 when nothing is known that says otherwise."""
         cls = ticket.service_class
         calls_ahead = cls.queue.ahead(ticket) / (cls.work.mean or ticket.work)
-        service_ns = cls.experience.service.mean
+        service_ns = cls.service.moving.mean
         at_pool = round((calls_ahead + 1) * self._pool_interval_ns(cls, service_ns)) if service_ns else 0
         at_provider = self._provider_wait_ns(now_ns, ticket, calls_ahead)
         return max(0, at_pool, at_provider, _cap_wait_ns(ticket, service_ns))
 
     def interval_ns(self, cls: ServiceClass) -> int:
         """Time between two starts of the class's calls while it has work waiting."""
-        service_ns = cls.experience.service.mean or _GUESS_NS
+        service_ns = cls.service.moving.mean or _GUESS_NS
         at_pool = self._pool_interval_ns(cls, service_ns)
         at_provider = self._limits.interval_ns(cls.tokens.mean) / _part(cls, self._classes)
         return max(1, round(max(at_pool, at_provider)))
@@ -40,8 +40,8 @@ class Forecast:
     def lane_interval_ns(self, cls: ServiceClass, lane: TenantLane) -> int:
         """Time between two starts of the tenant's calls while it has work waiting."""
         by_weight = self.interval_ns(cls) / cls.queue.part(lane)
-        service_ns = cls.experience.service.mean or _GUESS_NS
-        by_cap = service_ns / cls.pool.tenant_slots if cls.queue.tenant_cap else 0.0
+        service_ns = cls.service.moving.mean or _GUESS_NS
+        by_cap = service_ns / cls.pool.tenant_slots if cls.capped else 0.0
         return max(1, round(max(by_weight, by_cap)))
 
     def _provider_wait_ns(self, now_ns: int, ticket: Ticket, calls_ahead: float) -> int:

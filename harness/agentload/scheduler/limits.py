@@ -65,17 +65,16 @@ class ProviderLimits:
         tokens, requests = config.tokens_per_minute, config.requests_per_minute
         self.tokens = Bucket(tokens * keep, config.bucket_s) if tokens else None
         self.requests = Bucket(requests * keep, config.bucket_s) if requests else None
+        self.largest_call = tokens / 60 * config.bucket_s if tokens else math.inf
+        """Tokens of a full bucket at the provider: it never serves a larger call."""
         self.limited = self.tokens is not None or self.requests is not None
         self.paused_until_ns = 0
 
     def ready_ns(self, tokens: int) -> int:
         """The instant from which a call of that many tokens may go; in the past when it may go at once."""
-        ready_ns = self.paused_until_ns
-        if self.tokens is not None:
-            ready_ns = max(ready_ns, self.tokens.ready_ns(tokens))
-        if self.requests is not None:
-            ready_ns = max(ready_ns, self.requests.ready_ns(1))
-        return ready_ns
+        by_tokens = self.tokens.ready_ns(tokens) if self.tokens is not None else 0
+        by_requests = self.requests.ready_ns(1) if self.requests is not None else 0
+        return max(self.paused_until_ns, by_tokens, by_requests)
 
     def take(self, now_ns: int, tokens: int) -> None:
         """One call goes, with all that the provider charges for it when it arrives."""
@@ -114,9 +113,6 @@ class ProviderLimits:
 
     def drained_ns(self, calls: float, tokens: float) -> int:
         """The instant at which so many calls with so many tokens in all would have been let through."""
-        drained_ns = self.paused_until_ns
-        if self.tokens is not None:
-            drained_ns = max(drained_ns, self.tokens.drained_ns(tokens))
-        if self.requests is not None:
-            drained_ns = max(drained_ns, self.requests.drained_ns(calls))
-        return drained_ns
+        by_tokens = self.tokens.drained_ns(tokens) if self.tokens is not None else 0
+        by_requests = self.requests.drained_ns(calls) if self.requests is not None else 0
+        return max(self.paused_until_ns, by_tokens, by_requests)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
+from agentload.errors import UsageError
 from agentload.scheduler.config import ClassConfig, PoolConfig
+from agentload.scheduler.lease import Leases
 from agentload.scheduler.virtual_time import Flow
 from agentload.scheduler.work import UNIT, WorkEstimate
 
@@ -75,12 +77,14 @@ class ClassShare(Flow):
         """It has work that could be picked; a class that had none joins anew in virtual time."""
 
     def use(self, units: int, slots: int) -> tuple[int, int]:
-        """Change what is in use; by how many micro-units and slots the class is now further below its floor."""
+        """Change what is in use; by how many micro-units and slots it is now further below its floor."""
         units_before, slots_before = self.unmet_units, self.unmet_slots
         self.units_used += units
         self.slots_used += slots
-        self.unmet_units = max(0, self.floor_units - self.units_used)
-        self.unmet_slots = max(0, self.floor_slots - self.slots_used)
+        below_units = self.floor_units - self.units_used
+        below_slots = self.floor_slots - self.slots_used
+        self.unmet_units = below_units if below_units > 0 else 0
+        self.unmet_slots = below_slots if below_slots > 0 else 0
         return self.unmet_units - units_before, self.unmet_slots - slots_before
 
 
@@ -88,28 +92,35 @@ class Pool:
     """Units and slots in use, by class and tenant. Micro-units throughout."""
 
     def __init__(self, name: str, config: PoolConfig) -> None:
+        """Raises UsageError when the classes' floors do not fit into the pool."""
         self.name = name
         self.capacity = round(config.capacity_units * UNIT)
         self.slots = config.slots
         self.tenant_slots = config.tenant_slots or (config.slots + 1) // 2
         """Calls of one tenant in flight, at most: half the slots by default, rounded up."""
-        self.lease_ns = round(config.lease_s * 1e9)
+        self.caps_tenants = self.tenant_slots < self.slots
+        """False when the slots run out before a tenant could reach its cap."""
+        self.leases = Leases(round(config.lease_s * 1e9))
+        """By request id: who holds something of the pool."""
         self.gather_after_ns = round(config.gather_after_s * 1e9)
         total = max(1.0, sum(c.nominal_share for c in config.classes.values()))
         self.shares = {
             class_name: ClassShare(class_name, c, config, c.nominal_share / total)
             for class_name, c in config.classes.items()
         }
+        floors = sum(share.floor_units for share in self.shares.values())
+        if floors > self.capacity + len(self.shares):  # each was rounded, by half a micro-unit at most
+            raise UsageError(
+                f"pool '{name}': what its classes keep for themselves (min_units, and the nominal share of"
+                " those that are not lendable) adds up to more than capacity_units; lower one of them"
+            )
         self.units_used = 0
         self.slots_used = 0
+        self.slots_free = config.slots
+        """Slots that nobody holds; some may be kept for classes below their floor."""
         self._unmet_units = sum(share.unmet_units for share in self.shares.values())
         self._unmet_slots = sum(share.unmet_slots for share in self.shares.values())
         self._in_flight: dict[str, int] = {}
-
-    @property
-    def slots_free(self) -> int:
-        """Slots that nobody holds; some may be kept for classes below their floor."""
-        return self.slots - self.slots_used
 
     def has_slot(self, share: ClassShare) -> bool:
         """Whether the class may have one more call in flight."""
@@ -120,12 +131,15 @@ class Pool:
 
     def room(self, share: ClassShare) -> int:
         """Micro-units that the class may take now."""
-        kept_for_others = self._unmet_units - share.unmet_units
-        room = self.capacity - self.units_used - kept_for_others
+        room = self.free_for(share)
         if not share.borrows and share.units_used:
             # With nothing in flight it may take more: a job wider than its share would never run otherwise.
             room = min(room, share.nominal_units - share.units_used)
         return room
+
+    def free_for(self, share: ClassShare) -> int:
+        """Micro-units that are free and not kept for other classes."""
+        return self.capacity - self.units_used - (self._unmet_units - share.unmet_units)
 
     def widest(self, share: ClassShare) -> int:
         """Micro-units that the class can ever take for one job."""
@@ -164,6 +178,7 @@ class Pool:
     def _change(self, share: ClassShare, units: int, slots: int) -> None:
         self.units_used += units
         self.slots_used += slots
+        self.slots_free -= slots
         more_units, more_slots = share.use(units, slots)
         self._unmet_units += more_units
         self._unmet_slots += more_slots

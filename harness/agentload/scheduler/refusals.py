@@ -1,4 +1,4 @@
-"""What a refused caller is told: the ready time of every constraint that was exhausted, the latest of them."""
+"""What a refused caller is told: of all constraints that were exhausted, the latest ready time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agentload.scheduler.events import Refused
 from agentload.scheduler.forecast import Forecast
 from agentload.scheduler.limits import NS, ProviderLimits
 from agentload.scheduler.reasons import Reason
-from agentload.scheduler.retry_after import RetryAdvice
+from agentload.scheduler.retry_after import RetryAdvice, VirtualQueue
 from agentload.scheduler.tenants import TenantLane
 from agentload.scheduler.work import Request
 
@@ -29,7 +29,7 @@ class Refusals:
         return Refused(request, reason, None, None)
 
     def shutting_down(self, now_ns: int, request: Request) -> Refused:
-        """Another process will have to answer: the usual time for one to take over is all that can be said."""
+        """Another process will have to answer; all that can be said is how long that usually takes."""
         return self._promise(now_ns, request, Reason.SHUTTING_DOWN, now_ns + self._restart_ns, None)
 
     def for_now(
@@ -42,11 +42,8 @@ class Refusals:
         lane: TenantLane | None = None,
         predicted_wait_ns: int | None = None,
     ) -> Refused:
-        """It may come back when there is a place: in its class's queue and, where its lane is full, in that.
-
-        A place in the lane is promised only to those refused for want of one, and so for the class; where both
-        are full, the later of the two counts.
-        """
+        """It may come back when there is a place: in its class's queue or, when its tenant's lane was full,
+        in that; where both are full, the later of the two counts."""
         due_ns = self._limits.paused_until_ns
         tenant_full = reason is Reason.TENANT_QUEUE_FULL and lane is not None
         if lane is not None and tenant_full:
@@ -58,6 +55,8 @@ class Refusals:
 
     def _place_in_lane(self, now_ns: int, cls: ServiceClass, lane: TenantLane) -> int:
         interval_ns = self._forecast.lane_interval_ns(cls, lane)
+        if lane.promises is None:
+            lane.promises = VirtualQueue()
         return self._advice.place_ns(lane.promises, now_ns, self._limits.paused_until_ns, interval_ns)
 
     def _place_in_class(self, free_from_ns: int, now_ns: int, cls: ServiceClass) -> int:

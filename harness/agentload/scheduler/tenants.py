@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import IntEnum
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 from agentload.scheduler.retry_after import VirtualQueue
@@ -33,7 +34,6 @@ class Ticket:
         "epoch",
         "estimated_output_tokens",
         "lane",
-        "lease_until_ns",
         "output_tokens",
         "provider_tokens",
         "queued_ns",
@@ -63,7 +63,7 @@ class Ticket:
         self.work = work
         """Micro-units charged at dispatch."""
         self.width = min(work, service_class.widest)
-        """Micro-units of the pool that it holds while it runs: its work, but never more than can be granted."""
+        """Micro-units of the pool that it holds while it runs: its work, as far as that can be granted."""
         self.provider_tokens = provider_tokens
         """What the provider has charged, or will."""
         self.bytes = request.body_bytes
@@ -77,7 +77,6 @@ class Ticket:
         self.output_tokens = 0
         """Produced so far, as far as reported."""
         self.started_ns = 0
-        self.lease_until_ns = 0
         self.stuck_ns: int | None = None
         """Since when it has been at the head without fitting; None when it never was."""
 
@@ -93,6 +92,7 @@ class TenantLane(Flow):
         "promises",
         "retiring",
         "running",
+        "serving",
         "tenant",
         "waiting",
         "work",
@@ -107,6 +107,8 @@ class TenantLane(Flow):
         self.bytes = 0
         """Bytes waiting."""
         self.running = 0
+        self.serving = 0
+        """Micro-units running, as estimated."""
         self.blocked = False
         """At its cap: not to be picked until something of it ends."""
         self.entry = 0
@@ -115,18 +117,13 @@ class TenantLane(Flow):
         """Its place in the index of the heaviest lanes; 0 when it is not listed there."""
         self.retiring = False
         """Listed among the idle lanes that are forgotten once virtual time has passed them."""
-        self.promises = VirtualQueue()
-        """Places in this lane promised to refused callers."""
+        self.promises: VirtualQueue | None = None
+        """Places in this lane promised to refused callers; None when none were."""
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing runs."""
         return not self.running and not self.waiting
-
-    @property
-    def first(self) -> Ticket:
-        """The oldest waiting ticket. Raises StopIteration when nothing waits."""
-        return next(iter(self.waiting.values()))
 
     @property
     def newest(self) -> Ticket:
@@ -152,7 +149,8 @@ class TenantLane(Flow):
 
 
 class HeaviestLane:
-    """Finds the lane with the largest load in O(log n): a max-heap whose entries are corrected when they surface.
+    """Finds the lane with the largest load, in amortised O(log n): a max-heap that is built when it is asked
+    for and kept up for as many pushes as building it cost. While nobody asks, it costs nothing.
 
     Only growth has to be reported; a lane that shrank is found to be lighter when it comes to the top.
     """
@@ -160,17 +158,19 @@ class HeaviestLane:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, TenantLane]] = []
         self._seq = 0
+        self._kept_for = 0
+        """Pushes for which the heap is still kept up."""
 
-    def grew(self, lane: TenantLane, lanes: int) -> None:
-        """The lane got one more waiting ticket; `lanes` is how many lanes there are in all."""
-        if len(self._heap) > 64 + 2 * lanes:
-            self._drop_stale()
-        self._seq += 1
-        lane.load_entry = self._seq
-        heappush(self._heap, (-lane.load, self._seq, lane))
+    def grew(self, lane: TenantLane) -> None:
+        """The lane got one more waiting ticket."""
+        if self._kept_for:
+            self._kept_for -= 1
+            self._add(lane)
 
-    def top(self) -> TenantLane | None:
-        """The heaviest lane (the one that was there first, among equals), or None when nothing waits."""
+    def top(self, waiting: Iterable[Ticket]) -> TenantLane | None:
+        """The heaviest lane of those that have something `waiting`, or None; the first among equals."""
+        if not self._kept_for:
+            self._build({ticket.lane.tenant: ticket.lane for ticket in waiting})
         heap = self._heap
         while heap:
             negative_load, entry, lane = heap[0]
@@ -182,6 +182,13 @@ class HeaviestLane:
                 return lane
         return None
 
-    def _drop_stale(self) -> None:
-        self._heap = [item for item in self._heap if item[2].load_entry == item[1] and item[2].waiting]
-        heapify(self._heap)
+    def _build(self, lanes: dict[str, TenantLane]) -> None:
+        self._heap = []
+        for lane in lanes.values():
+            self._add(lane)
+        self._kept_for = 64 + 2 * len(lanes)
+
+    def _add(self, lane: TenantLane) -> None:
+        self._seq += 1
+        lane.load_entry = self._seq
+        heappush(self._heap, (-lane.load, self._seq, lane))

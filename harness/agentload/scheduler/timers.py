@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 
 
 class Timers:
-    """At most one alarm per key. Cancelled entries stay in the heap until they surface or outnumber the live."""
+    """At most one alarm per key. A cancelled one stays in the heap until it surfaces or too many are dead."""
 
     def __init__(self) -> None:
         self._at: dict[int, int] = {}
@@ -28,7 +28,7 @@ class Timers:
         self._at.pop(key, None)
 
     def pop_due(self, now_ns: int) -> int | None:
-        """The key of an alarm that is due (earliest first, then by key), which is then forgotten; else None."""
+        """The key of the earliest alarm that is due, which is then forgotten; None when none is due."""
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             at, key = heappop(heap)

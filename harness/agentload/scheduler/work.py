@@ -68,7 +68,7 @@ class WorkEstimate:
         }
 
     def work_units(self, coefficients: EstimationConfig) -> float:
-        """All dimensions in one number: (input + output) / 1000 + tool_calls / 4 + tool_seconds / 10 by default."""
+        """All dimensions in one number: by default tokens / 1000 + tool_calls / 4 + tool_seconds / 10."""
         return sum(self.units_by_dimension(coefficients).values())
 
 
@@ -96,7 +96,7 @@ class WorkMeter:
 
 
 def provider_tokens(request: Request) -> int:
-    """What the provider's token bucket is asked for: the larger of max_tokens and a quarter of the characters.
+    """What the provider's token bucket is asked for: max_tokens or a quarter of the characters, if more.
 
     Source: OpenAI's rate-limit guide ("the maximum of max_tokens and the estimated number of tokens based on
     the character count of your request").

@@ -20,6 +20,7 @@ from agentload.errors import ProfileError, UsageError
 from agentload.model import Arrival, Environment, Job, Profile
 from agentload.registry import Seam
 from agentload.targets._urls import chat_path, split_url
+from agentload.yaml_positions import on_one_line
 
 DEFAULT_MODEL = "fake-model"
 _PLACEHOLDER = re.compile(r"\{(tenant|class|env:((?:[A-Za-z0-9_]|\{tenant\})+))\}")
@@ -84,11 +85,13 @@ class Target:
 
     def refuse_strangers(self, allowed: Collection[str]) -> None:
         """Only this machine is loaded unless the user said otherwise. Raises UsageError."""
-        if not is_loopback(self.host) and self.host.lower() not in {host.lower() for host in allowed}:
-            raise UsageError(
-                f"--target {self.name}: {self.host} is not this machine; "
-                f"load it only if it is yours, with --allow-host {self.host}"
-            )
+        running = self.provider.running
+        for host in (self.host, *([split_url(running).host] if running else ())):
+            if not is_loopback(host) and host.lower() not in {name.lower() for name in allowed}:
+                raise UsageError(
+                    f"--target {self.name}: {host} is not this machine; "
+                    f"load it only if it is yours, with --allow-host {host}"
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-like data, for workers and for the run folder; without the environment, so without keys."""
@@ -148,9 +151,8 @@ def load(text: str, environment: Environment, allow_hosts: Collection[str] = ())
             target = reader.read(text, environment)
             target.refuse_strangers(allow_hosts)
             return target
-    raise UsageError(
-        f"--target {text}: must be a URL such as http://127.0.0.1:8080, or a YAML file such as gateway.yaml"
-    )
+    known = "a URL such as http://127.0.0.1:8080, or a YAML file such as gateway.yaml"
+    raise UsageError(f"--target {on_one_line(text)}: must be {known}")
 
 
 def bundled(url: str) -> Target:
@@ -166,7 +168,11 @@ def bundled(url: str) -> Target:
 
 
 def probe_request(target: Target, profile: Profile) -> Probe:
-    """A chat request in the name of the profile's first tenant, for before the load; without a marker."""
+    """A chat request in the name of the profile's first tenant, for before the load; without a marker.
+
+    Raises ProfileError when any tenant's header fields cannot be filled in.
+    """
+    target.check_tenants((tenant.name, tenant.service_class) for tenant in profile.tenants)
     tenant = profile.tenants[0]
     job = Job(input_tokens=1, output_tokens=1, declared_output_tokens=1)
     arrival = Arrival(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
-_PATH = re.compile(r"[!$-;=@-Z_a-z~%/]*")
+_PATH = re.compile(r"(/[!$-;=@-Z_a-z~%/]*)?")
 
 
 class Address(NamedTuple):
@@ -44,6 +44,11 @@ def split_url(url: str) -> Address:
 def chat_path(prefix: str) -> str:
     """Where chat completions are below a base URL's path, with or without its `/v1`."""
     return f"{prefix}/chat/completions" if prefix.endswith("/v1") else f"{prefix}/v1/chat/completions"
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is an absolute URL path, with nothing in it that would need escaping."""
+    return text.startswith("/") and _PATH.fullmatch(text) is not None
 
 
 def _masked(url: str) -> str:

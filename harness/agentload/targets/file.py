@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentload.errors import ProfileError
 from agentload.model import Environment, Noun
@@ -17,7 +17,7 @@ from agentload.targets import (
     is_loopback,
     unknown_placeholder,
 )
-from agentload.targets._urls import Address, chat_path, split_url
+from agentload.targets._urls import Address, chat_path, is_path, split_url
 from agentload.validation import validate
 from agentload.yaml_positions import Document, compose, read_text, shown
 
@@ -32,19 +32,24 @@ class _Provider(Noun):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.listens is None) == (self.running is None):
-            raise ValueError(
-                "needs either listens (we start the provider there) or running (it runs there already)"
-            )
+            raise ValueError("needs either listens or running, not both")
         return self
 
 
 class _Source(Noun):
     base_url: str
-    path: str | None = Field(default=None, pattern="^/[!$-;=@-Z_a-z~%/]*$")
+    path: str | None = None
     model: str = Field(default=DEFAULT_MODEL, min_length=1)
     tenant_header: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
     provider: _Provider | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _is_path(cls, path: str | None) -> str | None:
+        if path is not None and not is_path(path):
+            raise ValueError(f"must be a path such as /v1/chat/completions, got {shown(path)}")
+        return path
 
 
 class File(TargetReader):

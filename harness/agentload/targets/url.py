@@ -8,6 +8,7 @@ from agentload.errors import UsageError
 from agentload.model import Environment
 from agentload.targets import Target, TargetReader
 from agentload.targets._urls import chat_path, split_url
+from agentload.yaml_positions import on_one_line
 
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+:[0-9]+(/.*)?")
 
@@ -22,12 +23,12 @@ class Url(TargetReader):
         """Anything with a scheme, and `host:port`, so as to say what is missing."""
         return "://" in text or _WITHOUT_SCHEME.fullmatch(text) is not None
 
-    def read(self, text: str, environment: Environment) -> Target:
+    def read(self, text: str, environment: Environment) -> Target:  # noqa: ARG002
         """Raises UsageError."""
         try:
             address = split_url(text)
         except ValueError as error:
-            shown = text if "@" not in text else "URL"
+            shown = "URL" if "@" in text else on_one_line(text)  # what stands before an @ may be a password
             raise UsageError(f"--target {shown}: {error}") from None
         return Target(
             name=text,

@@ -17,6 +17,6 @@ class Chat(ChatWorkload):
     output_tokens: Tokens = TokenCount(min=8, max=24)
     """What the model really produces, cut at max_tokens."""
 
-    def draw(self, random: Random, at_ns: int) -> Job:
+    def draw(self, random: Random, at_ns: int) -> Job:  # noqa: ARG002
         """Three draws."""
         return self.job(random, self.output_tokens.draw)

@@ -15,6 +15,6 @@ class Fixed(ChatWorkload):
 
     output_tokens: int = Field(default=16, ge=1, le=MAX_OUTPUT_TOKENS)
 
-    def draw(self, random: Random, at_ns: int) -> Job:
+    def draw(self, random: Random, at_ns: int) -> Job:  # noqa: ARG002
         """Two draws: input and stream."""
         return self.job(random, lambda _: self.output_tokens)

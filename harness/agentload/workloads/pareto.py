@@ -24,7 +24,7 @@ class Pareto(ChatWorkload):
     clip: float = Field(default=8.0, gt=1, le=1000)
     """No output is longer than so many times the mean."""
 
-    def draw(self, random: Random, at_ns: int) -> Job:
+    def draw(self, random: Random, at_ns: int) -> Job:  # noqa: ARG002
         """Three draws."""
         return self.job(random, self._output_tokens)
 

@@ -1,4 +1,4 @@
-"""The order among tenants of a class: one policy per file, named like its file (`round_robin.py`: round-robin).
+"""The order among tenants of a class: one policy per file, named like it (`round_robin.py`: round-robin).
 
 The contract is `agentload.scheduler.fair_queue.FairQueue`. Each policy's docstring says which safeguards it
 lacks, because that is what they are compared for.

@@ -11,9 +11,9 @@ from agentload.scheduler.tenants import Ticket
 class Fifo(FairQueue):
     """First come, first served, whoever comes.
 
-    Lacks everything: no fairness (a flood is served before whoever comes after it), no bound on what one tenant
-    has waiting, no cap on what it has in flight, the newcomer is dropped when the queue is full, nothing is
-    charged, and a wide job at the head keeps everybody waiting until it fits.
+    Lacks everything: no fairness (a flood is served before whoever comes after it), no bound on what one
+    tenant has waiting, no cap on what it has in flight, the newcomer is dropped when the queue is full,
+    nothing is charged, and a wide job at the head keeps everybody waiting until it fits.
     """
 
     tenant_bound: ClassVar[bool] = False

@@ -14,19 +14,25 @@ LOOK_AHEAD = 8
 stay cheap with many tenants."""
 
 
+CATCH_UP = 4
+"""A tenant at its cap may fall behind by so many times what it has in service, and catch up later. With less
+than that, one that is due just what its cap allows loses a part of it at every turn it cannot take (with 1,
+4 % of it); without a bound, one that is due more than its cap would save up turns without end."""
+
+
 class StartTimeFairQueue(FairQueue):
     """The tenant with the least tag goes next; its tag then moves on by work / weight. Lacks no safeguard.
 
-    Bound: for two tenants that both have work waiting, |Wi/wi - Wj/wj| <= (C+1)(cmax_i/wi + cmax_j/wj), with C
-    calls in service (Goyal et al., SIGCOMM 1996; Jin, Chase, Kaur, "Interposed proportional sharing", 2004).
+    For two tenants that both have work waiting, |Wi/wi - Wj/wj| <= (C+1)(cmax_i/wi + cmax_j/wj) with C calls
+    in service (Goyal et al., SIGCOMM 1996; Jin, Chase, Kaur, "Interposed proportional sharing", 2004).
     """
 
     tenant_bound: ClassVar[bool] = True
     tenant_cap: ClassVar[bool] = True
     evicts: ClassVar[bool] = True
     sleeper_credit: ClassVar[int] = 2 * UNIT
-    """How far behind the work clock a tenant may join, in micro-units (per weight). It keeps a sparse tenant's
-    latency low, and a flood of new tenants delays an old one by no more than this, once."""
+    """How far behind the work clock a tenant may join, in micro-units (per weight). It keeps a sparse
+    tenant's latency low, and a flood of new tenants delays an old one by no more than this, once."""
 
     def __init__(self, max_tenants: int) -> None:
         super().__init__(max_tenants)
@@ -54,7 +60,7 @@ class StartTimeFairQueue(FairQueue):
             elif lane.tag != tag:
                 heapreplace(heap, (lane.tag, entry, lane))  # charged since it was listed
             else:
-                return lane.first
+                return next(iter(lane.waiting.values()))
         return None
 
     def head_within(self, room: int) -> Ticket | None:
@@ -72,9 +78,10 @@ class StartTimeFairQueue(FairQueue):
 
     def push(self, ticket: Ticket) -> None:
         """Wait; an idle lane becomes active first."""
-        if ticket.lane.idle:
+        lane = ticket.lane
+        if not lane.waiting and not lane.running:
             self._active += 1
-            self._active_weight += ticket.lane.weight
+            self._active_weight += lane.weight
         super().push(ticket)
 
     def joined(self, lane: TenantLane) -> None:
@@ -90,12 +97,17 @@ class StartTimeFairQueue(FairQueue):
         """
         return max(self.v, self._clock - self.sleeper_credit / lane.weight)
 
+    def resumed(self, lane: TenantLane) -> None:
+        """Go on where it was, but not too far behind."""
+        lane.lift(self.v - CATCH_UP * lane.serving / lane.weight)
+        self._list(lane)
+
     def left(self, lane: TenantLane) -> None:
         """Off the list; its entry dies."""
         lane.entry = 0
 
     def ahead(self, ticket: Ticket) -> float:
-        """All that waits, or its own lane's part and debt at the lane's share of the rate, if that is less."""
+        """All that waits; or its own lane's work and debt at the lane's part of the rate, if that is less."""
         lane = ticket.lane
         debt = max(0.0, lane.tag - self.v) * lane.weight
         own = lane.work - ticket.work + debt
@@ -123,7 +135,7 @@ class StartTimeFairQueue(FairQueue):
         self._forget_passed()
 
     def charge(self, ticket: Ticket, work: int) -> None:
-        """Charge the overrun at once, or refund what was not used; a lane that moved forward is listed anew."""
+        """Charge the overrun at once, or refund what was not used; a lane that moved ahead is listed anew."""
         lane = ticket.lane
         before = lane.tag
         lane.charge(work, ticket.epoch, self.v)
@@ -157,7 +169,7 @@ class StartTimeFairQueue(FairQueue):
     # -- forgetting
 
     def may_forget(self, lane: TenantLane) -> bool:
-        """An idle lane without debt would join where a new one does; one in debt is kept until time passes it."""
+        """A lane without debt would join where a new one does; one in debt is kept until time passes it."""
         if lane.tag <= self.v:
             return True
         if not lane.retiring:
@@ -180,5 +192,5 @@ class StartTimeFairQueue(FairQueue):
         while self._idle and self._idle[0][0] <= self.v:
             _, _, lane = heappop(self._idle)
             lane.retiring = False
-            if self.lanes.get(lane.tenant) is lane:
+            if lane.idle and self.lanes.get(lane.tenant) is lane:
                 self._perhaps_forget(lane)

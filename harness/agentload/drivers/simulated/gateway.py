@@ -1,0 +1,173 @@
+"""The gateway's shell in virtual time: feeds the core, carries out what it says, is back when it wants to be.
+
+It decides nothing. What `gateway/driver.py` and `gateway/exchange.py` do with sockets is done here with messages
+that take a fixed time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from agentload.drivers.simulated.digest import EventLog
+from agentload.drivers.simulated.invariants import Watch
+from agentload.drivers.simulated.kernel import TIMER, Kernel
+from agentload.drivers.simulated.messages import Submission
+from agentload.drivers.simulated.network import Timing
+from agentload.gateway.core import GatewayCore
+from agentload.gateway.protocol import (
+    Action,
+    CancelUpstream,
+    ClientLeft,
+    Event,
+    Record,
+    StartUpstream,
+    Submitted,
+    Tick,
+    UpstreamData,
+    UpstreamEnded,
+    UpstreamFailed,
+    UpstreamHeaders,
+    UpstreamRead,
+)
+from fake_provider.call import Call
+
+UpstreamEvent: TypeAlias = UpstreamHeaders | UpstreamData | UpstreamRead | UpstreamEnded | UpstreamFailed
+
+
+class Caller(Protocol):
+    """One attempt, as the gateway sees it from its side of the connection."""
+
+    number: int
+    """Unique in the run: the gateway's request id."""
+    submission: Submission
+    cuts_ns: tuple[int, ...]
+    """Instants at which its answer may be broken off, ascending: no piece of a stream spans one."""
+
+
+class Client(Protocol):
+    """Who hears the answers."""
+
+    def hear(self, said: tuple[Caller, Action]) -> None: ...
+
+
+class Upstream(Protocol):
+    """Who takes the calls."""
+
+    def call(self, exchange: Exchange) -> None: ...
+
+    def leave(self, exchange: Exchange) -> None: ...
+
+
+class Exchange:
+    """One request at the gateway, and its call to the provider."""
+
+    __slots__ = ("call", "caller", "connected", "piece")
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.connected = False
+        """Whether the connection to the provider is open: nothing is read from a closed one."""
+        self.call: Call | None = None
+        """The provider's side of it, once it was admitted there."""
+        self.piece = 1
+        """Tokens of the piece of the stream that is being waited for."""
+
+    @property
+    def number(self) -> int:
+        """The request's id."""
+        return self.caller.number
+
+
+class SimulatedGateway:
+    """Clients tell `arrive` and `leave`, the provider tells `answered`."""
+
+    def __init__(self, kernel: Kernel, timing: Timing, core: GatewayCore, log: EventLog, watch: Watch) -> None:
+        self.kernel = kernel
+        self.timing = timing
+        self.core = core
+        self.client: Client
+        self.upstream: Upstream
+        """Both are connected by the world before it begins."""
+        self._log = log
+        self._watch = watch
+        self._exchanges: dict[int, Exchange] = {}
+        self._wakeup: int | None = None
+        self._wakeup_ns: int | None = None
+
+    @property
+    def open_exchanges(self) -> int:
+        """Requests that have not ended."""
+        return len(self._exchanges)
+
+    def arrive(self, caller: Caller) -> None:
+        """A request has come in."""
+        self._exchanges[caller.number] = Exchange(caller)
+        envelope = caller.submission.envelope(self.kernel.now_ns, caller.number)
+        self.feed(Submitted(caller.number, envelope))
+
+    def leave(self, caller: Caller) -> None:
+        """A client has closed its connection."""
+        if caller.number in self._exchanges:
+            self.feed(ClientLeft(caller.number))
+
+    def answered(self, said: tuple[Exchange, Sequence[UpstreamEvent]]) -> None:
+        """The provider's answer, or a piece of it."""
+        exchange, events = said
+        for event in events:
+            if exchange.connected:
+                self.feed(event)
+        if events and isinstance(events[-1], UpstreamEnded | UpstreamFailed):
+            exchange.connected = False
+
+    def feed(self, event: Event) -> None:
+        """Tell the core, and do what follows."""
+        now_ns = self.kernel.now_ns
+        for action in self.core.handle(now_ns, event):
+            self.carry_out(action)
+        self._watch.gateway(now_ns, event)
+        self._set_wakeup(now_ns)
+
+    def carry_out(self, action: Action) -> None:
+        """Do one thing that the core wants done."""
+        exchange = self._exchanges.get(action.request_id)
+        if exchange is None:
+            return
+        match action:
+            case StartUpstream():
+                exchange.connected = True
+                self._note(exchange, "dispatched", "")
+                self._send(self.upstream.call, exchange)
+            case CancelUpstream():
+                self._disconnect(exchange)
+            case Record():
+                del self._exchanges[action.request_id]
+                self._note(exchange, "released", action.outcome)
+            case _:
+                self._send(self.client.hear, (exchange.caller, action))
+
+    def _note(self, exchange: Exchange, event: str, outcome: str) -> None:
+        arrival = exchange.caller.submission.arrival
+        self._log.add(self.kernel.now_ns, arrival.seq, arrival.tenant, event, outcome)
+
+    def _disconnect(self, exchange: Exchange) -> None:
+        if exchange.connected:
+            exchange.connected = False
+            self._send(self.upstream.leave, exchange)
+
+    def _send(self, callback: Callable[..., None], message: object) -> None:
+        self.kernel.at(self.kernel.now_ns + self.timing.one_way_ns, callback, message)
+
+    def _set_wakeup(self, now_ns: int) -> None:
+        """One timer. One that is too early is left alone: a needless Tick does no harm."""
+        next_ns = self.core.next_wakeup_ns()
+        if next_ns is None or (self._wakeup_ns is not None and self._wakeup_ns <= next_ns):
+            return
+        if self._wakeup is not None:
+            self.kernel.cancel(self._wakeup)
+        self._wakeup_ns = next_ns
+        self._wakeup = self.kernel.at(self.timing.timer_ns(now_ns, next_ns), self._tick, None, TIMER)
+
+    def _tick(self, _: None) -> None:
+        self._wakeup = self._wakeup_ns = None
+        self.feed(Tick())

@@ -1,0 +1,36 @@
+"""What lies between the parts, and how fine their timers are: fixed numbers, so that nothing is left to chance.
+
+A one-way delay of 100 µs is what a message over loopback takes through two event loops on a quiet machine. It is
+the same for all, so messages of one sender never overtake each other, and answers that leave together arrive
+together: ties are as common as in life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentload.model import NS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """The numbers. Times in nanoseconds."""
+
+    one_way_ns: int = 100_000
+    """From client to gateway, from gateway to provider, and back."""
+    timer_grain_ns: int = 1_000_000
+    """Timers of gateway and provider run out this coarsely, rounded up, as uvloop's do; 1 is exact."""
+    piece_tokens: int = 128
+    """Tokens of a stream that travel in one event after the first one: as often as the gateway charges the
+    overrun. 1: every chunk by itself."""
+    piece_ns: int = NS
+    """And no piece spans more than this, so that no silence looks like a stall."""
+    sample_ns: int = NS // 10
+    """Between two readings of the gateway's gauges; 0: none."""
+    settle_ns: int = NS // 10
+    """After the last client is done: what is under way still arrives."""
+
+    def timer_ns(self, now_ns: int, due_ns: int) -> int:
+        """When a timer that is set now for `due_ns` runs out."""
+        grain = self.timer_grain_ns
+        return now_ns + -(-max(0, due_ns - now_ns) // grain) * grain

@@ -1,0 +1,65 @@
+"""Which parts a simulated world is built from: the reference's, or the reference with one of them replaced.
+
+Every safeguard is one field. A mutant is `Parts` with one field changed; everything else stays what runs live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from agentload.behaviours import Behaviour
+from agentload.drivers.simulated.gateway import SimulatedGateway
+from agentload.gateway.core import GatewayCore
+from agentload.gateway.lifecycle import RequestLifecycle
+from agentload.gateway.settings import GatewaySettings
+from agentload.model import Tenant
+from agentload.scheduler.admission import Admission
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.fair_queue import FairQueue
+from fake_provider.config import ProviderConfig
+from fake_provider.core import Provider
+
+T = TypeVar("T")
+
+
+def unchanged(value: T) -> T:
+    """What a configuration becomes when nothing overrides it."""
+    return value
+
+
+def own_behaviour(_: Tenant, behaviour: Behaviour) -> Behaviour:
+    """Every tenant's client behaves as the profile says."""
+    return behaviour
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The factories. Each takes what the reference's takes."""
+
+    policy: type[FairQueue] | None = None
+    """Who goes next inside a class. None: the one that the profile names."""
+    admission: type[Admission] = Admission
+    """May it start, may it wait, when may it come back (Retry-After, tickets, bounds, deadlines)."""
+    lifecycle: type[RequestLifecycle] = RequestLifecycle
+    """What becomes of one request: cancelling, truncation, statuses, settling."""
+    core: type[GatewayCore] = GatewayCore
+    shell: type[SimulatedGateway] = SimulatedGateway
+    """What carries the core's actions out, and notices that clients leave."""
+    settings: GatewaySettings = GatewaySettings()
+    gateway_config: Callable[[GatewayConfig], GatewayConfig] = unchanged
+    """Queue bounds, caps, retry, estimation, margins: whatever is configured."""
+    provider: type[Provider] = Provider
+    provider_config: Callable[[ProviderConfig], ProviderConfig] = unchanged
+    behaviour: Callable[[Tenant, Behaviour], Behaviour] = own_behaviour
+    """How a tenant's client takes refusals."""
+    watched: bool = True
+    """Whether a violated invariant ends the run. False for a mutant that violates one on purpose and is to be
+    caught by a check."""
+
+    def make_core(self, config: GatewayConfig, random: Random) -> GatewayCore:
+        """The gateway's core. Raises UsageError for a policy that does not exist."""
+        admission = self.admission(config, random, policy=self.policy)
+        return self.core(config, self.settings, random, admission=admission, lifecycle=self.lifecycle)

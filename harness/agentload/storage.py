@@ -1,0 +1,127 @@
+"""Files that survive a crash: JSON lines appended in whole writes, and files replaced in one step.
+
+What goes wrong with a disk is said in one line, with the mend.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self, TypeVar
+
+import msgspec
+
+from agentload.errors import AgentloadError, UsageError
+
+T = TypeVar("T")
+
+
+class StorageError(AgentloadError):
+    """The run folder cannot be written: disk full, no permission."""
+
+
+class DamagedFileError(UsageError):
+    """A file that should hold JSON and does not."""
+
+
+class JsonLines:
+    """Appends structs to a file, one JSON object per line; what `extend` has returned from survives a crash.
+
+    Every call is one write to the operating system, so that two batches never interleave.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises StorageError when the file cannot be opened."""
+        self.path = path
+        self.lines = 0
+        self._encoder = msgspec.json.Encoder()
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise storage_error(error, path, "") from error
+
+    def append(self, item: msgspec.Struct) -> None:
+        """One line. Raises StorageError."""
+        self.extend((item,))
+
+    def extend(self, items: Iterable[msgspec.Struct]) -> None:
+        """Many lines in one write. Raises StorageError, saying how many lines are safe."""
+        encoded = [self._encoder.encode(item) for item in items]
+        if encoded:
+            try:
+                _write_all(self._file.fileno(), b"\n".join(encoded) + b"\n")
+            except OSError as error:
+                raise storage_error(error, self.path, f" after {self.lines} lines") from error
+            self.lines += len(encoded)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def storage_error(error: OSError, path: Path, detail: str) -> StorageError:
+    """An OSError in one line that says what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageError(
+            f"{path}: the disk is full{detail}: free some space, or choose another folder with --out"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageError(f"{path}: may not be written{detail}: choose another folder with --out")
+    return StorageError(f"{path}: cannot be written{detail}: {error.strerror or error}")
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file in one step: a reader sees the old content or the new. Raises StorageError."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise storage_error(error, path, "") from error
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    """`os.write` may take only a part, a full disk above all."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
+    """Everything in a JSON-lines file, and how many torn lines were skipped (0 or 1). No file: nothing.
+
+    Raises DamagedFileError, with the line, for a line that is damaged though others follow it.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise DamagedFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    torn = lines.pop()
+    decoder = msgspec.json.Decoder(kind)
+    items: list[T] = []
+    for position, line in enumerate(lines, 1):
+        try:
+            items.append(decoder.decode(line))
+        except msgspec.DecodeError as error:
+            raise DamagedFileError(f"{path}:{position}: damaged: {error}") from error
+    return items, 1 if torn else 0
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """A whole file. Raises DamagedFileError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise DamagedFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise DamagedFileError(f"{path}: damaged: {error}") from error

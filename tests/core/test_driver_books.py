@@ -1,0 +1,259 @@
+"""The driver's pure parts: heartbeat, clock comparison, tally, collector, the generator's health."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentload.drivers.collector import Collector, Files
+from agentload.drivers.health import assess, highest_stated, lateness_bound_ms
+from agentload.drivers.heartbeat import ProcessorUse, StallFinder, resident_bytes, run_queue_wait_ns
+from agentload.drivers.protocol import (
+    Counts,
+    Done,
+    Report,
+    WorkerState,
+    clock_offset_ns,
+    event_line,
+    read_event,
+)
+from agentload.drivers.tally import Tally
+from agentload.measure import read_log
+from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord, Stall
+
+MS = 1_000_000
+
+
+def record(seq: int = 0, **more: object) -> RequestRecord:
+    values: dict[str, object] = {
+        "seq": seq,
+        "attempt": 0,
+        "tenant": "a",
+        "service_class": "standard",
+        "phase": "steady",
+        "due_ns": 0,
+        "sent_ns": 1 * MS,
+        "ended_ns": 11 * MS,
+        "outcome": Outcome.ANSWERED,
+        "final": True,
+        "first_due_ns": 0,
+    }
+    return RequestRecord(**(values | more))  # type: ignore[arg-type]
+
+
+# --------------------------------------------------------------------------- heartbeat and clock
+
+
+def test_a_late_beat_is_a_stall_that_begins_when_it_was_due() -> None:
+    finder = StallFinder(0, "worker-0", beat_ns=10 * MS, stall_ns=50 * MS)
+    assert finder.beat(10 * MS) is None
+    assert finder.beat(70 * MS) is None
+    assert finder.beat(131 * MS) == Stall(start_ns=80 * MS, end_ns=131 * MS, where="worker-0")
+    assert finder.worst_ns == 51 * MS
+
+
+def test_shares_of_the_processor_are_shares() -> None:
+    use = ProcessorUse()
+    sum(range(200_000))
+    cpu, waited = use.shares()
+    assert 0 < cpu < 3
+    assert 0 <= waited < 2
+    assert run_queue_wait_ns() >= 0
+    assert resident_bytes() >= 0
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(1000, 10**6), st.integers(0, 100), st.integers(0, 10**6))
+def test_clocks_of_two_hosts_are_told_apart_to_half_a_round_trip(
+    truth_ns: int, trip_ns: int, there_percent: int, slower_ns: int
+) -> None:
+    asked = 10**16
+    there = trip_ns * there_percent // 100
+    quick = (asked, asked + there - truth_ns, asked + trip_ns)
+    slow = (asked, asked - truth_ns, asked + trip_ns + 1 + slower_ns)
+    found = clock_offset_ns([slow, quick])
+    assert abs(found - truth_ns) <= (trip_ns + 1) // 2 + (abs(truth_ns) if abs(truth_ns) <= trip_ns else 0)
+
+
+def test_one_clock_is_recognised() -> None:
+    assert clock_offset_ns([(100, 140, 200), (300, 390, 420)]) == 0
+    with pytest.raises(ValueError):
+        clock_offset_ns([])
+
+
+def test_events_travel_as_lines() -> None:
+    line = event_line(Done(interrupted="stopped", records=3, trustworthy=False))
+    assert '"event":"done"' in line
+    assert read_event(line) == Done(interrupted="stopped", records=3, trustworthy=False)
+
+
+# --------------------------------------------------------------------------- tally
+
+
+def test_outcomes_and_metrics_are_kept_apart() -> None:
+    tally = Tally()
+    tally.offered("a")
+    tally.sent("a", 0)
+    tally.left("a")
+    tally.ended(record())
+    tally.ended(record(outcome=Outcome.REJECTED, final=False))
+    tally.ended(record(stream=True, first_token_ns=5 * MS))
+    counts, histograms = tally.take()
+    assert counts["a"] == Counts(
+        offered=1, retries=0, in_flight=0, outcomes={"answered": 2, "rejected": 1}, ended={"answered": 2}
+    )
+    found = {(h.metric, h.outcome): sum(h.state.cells.values()) for h in histograms}
+    assert found == {
+        ("lateness", ""): 3,
+        ("latency", "answered"): 2,
+        ("latency", "rejected"): 1,
+        ("service", "answered"): 2,
+        ("service", "rejected"): 1,
+        ("logical", "answered"): 2,
+        ("first-token", "answered"): 1,
+    }
+    assert tally.take() == ({}, [])
+
+
+def test_warm_ups_and_unsent_load_are_counted_but_not_measured() -> None:
+    tally = Tally(unrecorded_phases=["warm-up"])
+    tally.ended(record(phase="warm-up"))
+    tally.token_gaps("a", "warm-up", [1, 2])
+    tally.ended(record(outcome=Outcome.UNSENT))
+    counts, histograms = tally.take()
+    assert counts["a"].outcomes == {"answered": 1, "unsent": 1}
+    assert histograms == []
+
+
+def test_gaps_lie_between_arrivals() -> None:
+    tally = Tally()
+    tally.token_gaps("a", "steady", [1 * MS, 3 * MS, 6 * MS])
+    tally.token_gaps("a", "steady", [1 * MS])
+    _, [gaps] = tally.take()
+    assert (gaps.metric, gaps.state.total_us, gaps.state.max_us) == ("inter-token", 5000, 3000)
+
+
+# --------------------------------------------------------------------------- collector
+
+
+def report(index: int, sequence: int, kept: list[RequestRecord], total: int, **more: object) -> Report:
+    tally = Tally()
+    for one in kept:
+        tally.offered(one.tenant)
+        tally.sent(one.tenant, one.attempt)
+        tally.left(one.tenant)
+        tally.ended(one)
+    counts, histograms = tally.take()
+    made = Report(
+        index=index,
+        sequence=sequence,
+        records=msgspec.json.Encoder().encode_lines(kept),
+        records_total=total,
+        counts=counts,
+        histograms=histograms,
+        stalls=[],
+        state=WorkerState(scheduled=10, issued=len(kept)),
+    )
+    return msgspec.msgpack.decode(
+        msgspec.msgpack.encode(msgspec.structs.replace(made, **more)),
+        type=Report,
+    )
+
+
+@pytest.fixture
+def collector(tmp_path: Path) -> Generator[Collector]:
+    files = Files(tmp_path, 1000.0)
+    yield Collector(files, ["a", "b"], scheduled={0: 10, 1: 10}, in_flight_cap=100)
+    files.close()
+
+
+def test_reports_of_two_workers_are_added_up(collector: Collector, tmp_path: Path) -> None:
+    collector.report(report(0, 1, [record(0), record(2)], 2), 0)
+    collector.report(report(1, 1, [record(1)], 1), 0)
+    collector.report(report(1, 1, [record(1)], 1), 0)
+    collector.end_interval(1_000 * MS)
+    progress = collector.progress(1_000 * MS)
+    a = progress.tenants[0]
+    assert (a.offered, a.answered, a.p50_ms, a.recent_p50_ms, progress.issued) == (3, 3, 11.0, 11.0, 3)
+    assert (progress.scheduled, progress.workers, progress.lateness_p99_ms) == (20, 2, 1.0)
+    assert len((tmp_path / "records.jsonl").read_bytes().splitlines()) == 3
+    logged = {tag: recorder.count for tag, _, recorder in read_log(tmp_path / "latency.hlog")}
+    assert logged == {
+        "a/lateness": 3,
+        "a/latency/answered": 3,
+        "a/service/answered": 3,
+        "a/logical/answered": 3,
+    }
+    assert collector.progress(7_000 * MS).tenants[0].recent_p50_ms is None
+
+
+def test_a_lost_report_costs_known_records(collector: Collector) -> None:
+    collector.report(report(0, 1, [record(0)], 1), 0)
+    collector.report(report(0, 3, [record(6)], 7), 0)
+    assert collector.records_lost == 5
+    assert "5 requests is unknown" in collector.health().reasons[0]
+
+
+def test_a_lost_worker_takes_its_open_requests_with_it(collector: Collector) -> None:
+    collector.report(report(0, 1, [record(0)], 1), 0)
+    collector.report(report(1, 1, [record(1)], 1, final=True), 0)
+    assert not collector.settled()
+    collector.lose(0, "killed")
+    collector.lose(0, "killed again")
+    collector.lose(1, "ended as it should")
+    assert collector.settled()
+    health = collector.health()
+    assert (health.workers, health.workers_lost, health.records_lost) == (2, 1, 9)
+    assert not health.trustworthy
+
+
+# --------------------------------------------------------------------------- health
+
+
+def healthy(**more: object) -> GeneratorHealth:
+    base = GeneratorHealth(
+        scheduled=1000,
+        issued=1000,
+        lateness_ms=Distribution(p50=0.2, p95=1.0, p99=3.0, n=1000),
+        trustworthy=False,
+    )
+    return msgspec.structs.replace(base, **more)
+
+
+def test_load_as_planned_is_trusted() -> None:
+    assert assess(healthy()).trustworthy
+    assert assess(healthy()).reasons == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"issued": 990}, "10 of 1000 planned requests were not sent"),
+        ({"issued": 990, "capped": 10, "in_flight_cap": 5}, "10 requests were not sent because 5 were open"),
+        ({"workers": 2, "workers_lost": 1}, "1 of 2 workers died"),
+        ({"records_lost": 4}, "4 requests is unknown"),
+        ({"lateness_ms": Distribution(p50=0.1, p95=1.0, p99=20.1, n=400)}, "p99 20.1 ms, bound 20.0 ms"),
+        ({"lateness_ms": Distribution(p50=0.1, p95=25.0, n=100)}, "p95 25.0 ms"),
+    ],
+)
+def test_each_flaw_is_named(changes: dict[str, object], said: str) -> None:
+    found = assess(healthy(**changes))
+    assert not found.trustworthy
+    assert len(found.reasons) == 1
+    assert said in found.reasons[0]
+
+
+def test_slow_targets_forgive_a_little_lateness() -> None:
+    late = healthy(lateness_ms=Distribution(p50=1.0, p95=10.0, p99=60.0, n=1000))
+    assert not assess(late).trustworthy
+    assert not assess(late, baseline_p50_ms=500).trustworthy
+    assert assess(late, baseline_p50_ms=700).trustworthy
+    assert lateness_bound_ms(None) == lateness_bound_ms(199) == 20.0
+
+
+def test_too_few_samples_state_nothing() -> None:
+    assert highest_stated(Distribution(n=5)) == ("p99", None)

@@ -1,0 +1,224 @@
+"""report.html: self-contained, well-formed, honest, and deaf to hostile names."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import report_run
+from agentload import checks
+from agentload.model import Evidence, Run, Status, Verdict
+from agentload.report import Result, figures
+from agentload.report.html import TEMPLATES, HtmlReport, detail_rows
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\"'&"
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text; complains about tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def ids(self) -> list[str]:
+        return [attributes["id"] or "" for _, attributes in self.tags if "id" in attributes]
+
+
+def html(result: Result) -> str:
+    return HtmlReport().render(result).decode()
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["fair", "fifo"])
+def page(request: pytest.FixtureRequest) -> str:
+    return html(report_run.result(request.param))
+
+
+def test_it_is_well_formed_and_ids_are_unique(page: str) -> None:
+    ids = Page(page).ids()
+    assert len(ids) == len(set(ids))
+
+
+def test_it_loads_nothing(page: str) -> None:
+    parsed = Page(page)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "@import" not in page
+    assert "url(" not in page
+    assert not [tag for tag, _ in parsed.tags if tag in ("script", "link", "img", "iframe", "object", "base")]
+    references = {v for _, a in parsed.tags for k, v in a.items() if k in ("href", "src")}
+    assert all(reference and reference.startswith("#") for reference in references)
+
+
+def test_references_inside_the_page_lead_somewhere(page: str) -> None:
+    parsed = Page(page)
+    wanted = {(a.get("href") or "").removeprefix("#") for tag, a in parsed.tags if tag in ("use", "a")}
+    assert wanted
+    assert wanted <= set(parsed.ids())
+
+
+def test_every_picture_speaks_and_every_figure_has_its_numbers(page: str) -> None:
+    parsed = Page(page)
+    pictures = [a for tag, a in parsed.tags if tag == "svg" and a.get("role") == "img"]
+    assert len(pictures) > 10
+    assert all(len(picture["aria-label"] or "") > 10 for picture in pictures)
+    for figure in re.findall(r"<figure.*?</figure>", page, re.DOTALL):
+        assert re.search(r"<details>.*<tbody>\s*<tr>", figure, re.DOTALL), figure[:80]
+
+
+def test_verdicts_come_first_and_failures_before_them_all() -> None:
+    page = html(report_run.result(False))
+    assert page.index('id="verdicts"') < page.index('id="tenants"') < page.index('id="pictures"')
+    order = re.findall(r'<article class="verdict is-(\w+)"', page)
+    assert order == ["failed", "inconclusive", "passed", "passed"]
+    failed = re.findall(r'<article class="verdict is-failed".*?</article>', page, re.DOTALL)[0]
+    assert "<details open>" in failed
+    assert '<use href="#plot-latency-0"/>' in failed, "the picture that shows it"
+    assert "never" in failed
+
+
+def test_evidence_is_marked_on_the_picture() -> None:
+    page = html(report_run.result())
+    card = next(c for c in re.findall(r"<article.*?</article>", page, re.DOTALL) if "bounded-queue" in c)
+    assert "<title>24 s: deepest</title>" in card
+    assert "oldest waiter (request 77, 30.000 s)" in card
+
+
+def test_hostile_names_stay_text() -> None:
+    names = (HOSTILE, "</script><svg/onload=1>", "flood")
+    run = report_run.run(tenants=names)
+    verdict = Verdict(
+        check=HOSTILE,
+        status=Status.FAILED,
+        because=HOSTILE,
+        measured=3.0,
+        bound=1.0,
+        unit=HOSTILE,
+        evidence=[Evidence(note=HOSTILE, at_ns=1)],
+        details={HOSTILE: [HOSTILE]},
+    )
+    hostile = msgspec.structs.replace(
+        run,
+        interrupted=HOSTILE,
+        meta={
+            "started": HOSTILE,
+            "command": [HOSTILE],
+            "versions": {HOSTILE: HOSTILE},
+            "target": {"url": HOSTILE},
+        },
+    )
+    page = html(Result.of(hostile, [verdict], Status.FAILED))
+    parsed = Page(page)
+    assert not [tag for tag, _ in parsed.tags if tag in ("img", "script")]
+    assert not [key for _, attributes in parsed.tags for key in attributes if key.startswith("on")]
+    assert "\x1b" not in page
+    assert any("<img src=x" in text for text in parsed.text), "it is shown, as text"
+
+
+def test_the_policy_forbids_everything_but_its_own_styles(page: str) -> None:
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page
+
+
+def test_light_dark_narrow_and_paper() -> None:
+    css = (TEMPLATES / "report.css").read_text()
+    for query in ("prefers-color-scheme: dark", "max-width: 560px", "@media print"):
+        assert query in css
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_can_be_told_from_the_background(scheme: str) -> None:
+    """WCAG 2.2: 4.5:1 for text (1.4.3), 3:1 for what a picture is made of (1.4.11)."""
+    css = (TEMPLATES / "report.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", blocks[0 if scheme == "light" else 1]))
+    for background in (colours["page"], colours["card"]):
+        for text in ("ink", "soft", "passed", "failed", "inconclusive"):
+            assert _contrast(colours[text], background) >= 4.5, (text, background)
+        for curve in ("c0", "c1", "c2", "c3", "gauge"):
+            assert _contrast(colours[curve], background) >= 3, (curve, background)
+
+
+def test_every_proof_is_a_figure_and_most_checks_have_one() -> None:
+    drawn = {figure.id for figure in figures.draw(report_run.result(False).summary)}
+    assert set(figures.PROOFS.values()) <= drawn
+    assert set(checks.SEAM.names()) - set(figures.PROOFS) <= {"own-answer", "stream-integrity"}
+
+
+def test_long_lists_in_details_are_counted_not_shown() -> None:
+    rows = detail_rows({"windows": [{"a": 1}] * 60, "few": [1, 2], "deep": {"x": {"y": None}}, "flag": True})
+    assert rows == [("windows", "60 values"), ("few", "1, 2"), ("deep.x.y", "–"), ("flag", "yes")]
+    assert len(detail_rows({str(k): k for k in range(100)})) == 41
+
+
+def big(run: Run) -> Run:
+    """Four times as many records and calls, with numbers of their own."""
+    records = [
+        msgspec.structs.replace(record, seq=record.seq + 100_000 * k, ended_ns=record.ended_ns + k)
+        for k in range(5)
+        for record in run.records
+    ]
+    ledger = [
+        msgspec.structs.replace(call, seq=(call.seq or 0) + 100_000 * k)
+        for k in range(5)
+        for call in run.ledger
+    ]
+    return msgspec.structs.replace(run, records=records, ledger=ledger)
+
+
+def test_size_stays_small_for_many_records() -> None:
+    """A bound on size, not on time: 24,000 attempts must stay far below 1 MB."""
+    run = big(report_run.run())
+    assert len(run.records) > 20_000
+    began = time.process_time()
+    page = html(Result.of(run, report_run.verdicts(), Status.PASSED))
+    print(f"\n{len(run.records)} records: {time.process_time() - began:.2f} s CPU, {len(page)} bytes")
+    assert len(page) < 400_000
+
+
+def test_many_tenants_fold_into_lanes() -> None:
+    names = (*(f"shot-{k}" for k in range(60)), "flood")
+    result = Result.of(report_run.run(tenants=names), [], Status.PASSED)
+    assert list(result.summary["series"]["lanes"]) == ["shot", "flood"]
+    page = html(result)
+    assert len(page) < 400_000
+    assert "… and 21 more tenants" in page
+
+
+def test_the_templates_are_beside_the_module() -> None:
+    assert {path.name for path in TEMPLATES.iterdir()} == {"report.html.j2", "report.css"}
+    assert Path(TEMPLATES).is_dir()

@@ -1,0 +1,145 @@
+"""The final output: verdicts first, 80 columns, plain where it must be."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+import report_run
+from agentload.model import Status, Verdict
+from agentload.report import Result, terminal, text
+
+
+def printed(result: Result, *, width: int = 80, paths: list[Path] | None = None) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    terminal.print_result(result, console, paths or [])
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_verdicts_then_tenants_then_machinery_then_paths() -> None:
+    out = "\n".join(printed(report_run.result(False), paths=[Path("reports/x/report.html")]))
+    places = [
+        out.index(part)
+        for part in (
+            "✗ victim-latency",
+            "FAILED",
+            "share of work",
+            "generator:",
+            "provider:",
+            "queue:",
+            "reports/x",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_numbers_stand_beside_the_verdict() -> None:
+    out = printed(report_run.result(True))
+    assert "  ✓ victim-latency  1.08 × (bound 2 ×, n 294)" in out
+    assert "  ? retry-after-spread (should)  – (bound 6, n 40)" in out
+    assert "  ✗ victim-latency  never (bound 2 ×, n 294)" in printed(report_run.result(False))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_it_keeps_to_the_width(width: int) -> None:
+    out = printed(report_run.result(False), width=width)
+    assert max(len(line.rstrip()) for line in out) <= width
+    if width >= 80:
+        row = next(line for line in out if line.startswith(" quiet-1"))
+        assert "…" not in row
+
+
+def test_no_escape_codes_when_it_is_no_terminal() -> None:
+    assert "\x1b" not in "\n".join(printed(report_run.result(False)))
+
+
+def test_no_color_keeps_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, highlight=False)
+    terminal.print_result(report_run.result(False), console)
+    assert isinstance(console.file, io.StringIO)
+    out = console.file.getvalue()
+    assert "FAILED" in out
+    assert "\x1b[31" not in out
+    assert "[1;31" not in out
+
+
+def test_a_terminal_that_knows_only_ascii() -> None:
+    raw = io.BytesIO()
+    console = Console(file=io.TextIOWrapper(raw, encoding="ascii"), width=80, highlight=False)
+    terminal.print_result(report_run.result(False), console, [Path("répört")])
+    console.file.flush()
+    out = raw.getvalue().decode("ascii")
+    assert "FAIL victim-latency" in out
+    assert "ok bounded-queue" in out
+    assert "#" in out
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    verdict = Verdict(check="c", status=Status.FAILED, because="\x1b[2Jgone\r\x07 [bold]not markup[/bold]")
+    run = msgspec.structs.replace(report_run.run(tenants=("\x1b[31mred", "flood")), interrupted="\x1b[0m")
+    out = "\n".join(printed(Result.of(run, [verdict], Status.FAILED)))
+    assert "\x1b" not in out
+    assert "\\x1b[2Jgone" in out
+    assert "[bold]not markup[/bold]" in out
+
+
+def test_many_tenants_are_counted() -> None:
+    names = (*(f"shot-{k}" for k in range(60)), "flood")
+    out = printed(Result.of(report_run.run(tenants=names), [], Status.PASSED))
+    assert any("and 49 more tenants" in line for line in out)
+
+
+def test_why_a_generator_is_not_trusted_is_said() -> None:
+    run = report_run.run()
+    health = msgspec.structs.replace(run.health, trustworthy=False, reasons=["late by 90 ms at p99"])
+    out = printed(Result.of(msgspec.structs.replace(run, health=health), [], Status.INCONCLUSIVE))
+    assert any("NOT TRUSTWORTHY" in line for line in out)
+    assert any("late by 90 ms at p99" in line for line in out)
+
+
+# --------------------------------------------------------------------------- words for numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "0 ms"),
+        (0.42, "0.4 ms"),
+        (12.4, "12 ms"),
+        (999, "999 ms"),
+        (1234, "1.23 s"),
+        (61_000, "61.0 s"),
+        (None, "–"),
+    ],
+)
+def test_durations(value: float | None, words: str) -> None:
+    assert text.milliseconds(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "–"), (0, "0 %"), (1, "100 %"), (0.005, "0.5 %"), (0.666, "67 %"), (1.13, "113 %")],
+)
+def test_shares(value: float | None, words: str) -> None:
+    assert text.share(value) == words
+
+
+def test_bars_show_the_entitlement() -> None:
+    assert text.bar(0.5, 0.75, width=8) == "████░░┃░"
+    assert text.bar(0.5, None, width=8, ascii_only=True) == "####...."
+    assert text.bar(None, 1.0, width=4) == "░░░┃"
+    assert text.bar(7.0, 0.0, width=4) == "┃███"
+
+
+def test_quantities() -> None:
+    assert text.quantity(1.083, "×") == "1.08 ×"
+    assert text.quantity(None, "×", censored=True) == "never"
+    assert text.quantity(None) == "–"
+    assert text.quantity(1650) == "1,650"
+    assert text.figure(float("inf")) == "never"

@@ -1,0 +1,298 @@
+"""Targets: where the gateway is and how it tells its callers apart, with keys that nobody sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agentload import profile, targets
+from agentload.errors import AgentloadError, ProfileError, UsageError
+from agentload.model import Arrival, Job
+from agentload.targets import Target
+
+SECRET = "sk-very-secret"
+ENVIRONMENT = {"GATEWAY_KEY": SECRET, "KEY_QUIET_1": "k1", "KEY_FLOOD": "k2"}
+PLACEHOLDERS = "(known: {tenant}, {class}, {env:NAME})"
+ARRIVAL = Arrival(
+    seq=1,
+    tenant="quiet-1",
+    service_class="premium",
+    phase="calm",
+    due_ns=10_000_000,
+    job=Job(input_tokens=24, output_tokens=8, declared_output_tokens=48),
+)
+
+
+def headers(target: Target) -> dict[str, str]:
+    return dict(target.headers(ARRIVAL, 2, 0))
+
+
+def refusal(text: str, environment: Mapping[str, str] = ENVIRONMENT) -> list[str]:
+    with pytest.raises(UsageError) as raised:
+        targets.load(text, environment)
+    return list(raised.value.lines)
+
+
+class TestUrl:
+    def test_address_and_path(self) -> None:
+        target = targets.load("http://127.0.0.1:8080", {})
+        assert (target.host, target.port, target.tls) == ("127.0.0.1", 8080, False)
+        assert (target.base_url, target.path) == ("http://127.0.0.1:8080", "/v1/chat/completions")
+
+    @pytest.mark.parametrize(
+        ("url", "base_url", "path"),
+        [
+            ("http://localhost/", "http://localhost", "/v1/chat/completions"),
+            ("https://localhost", "https://localhost", "/v1/chat/completions"),
+            ("https://localhost:80/v1/", "https://localhost:80", "/v1/chat/completions"),
+            ("http://[::1]:8080/llm", "http://[::1]:8080", "/llm/v1/chat/completions"),
+            ("http://LOCALHOST.:9/a/v1", "http://localhost.:9", "/a/v1/chat/completions"),
+        ],
+    )
+    def test_forms(self, url: str, base_url: str, path: str) -> None:
+        target = targets.load(url, {})
+        assert (target.base_url, target.path) == (base_url, path)
+
+    def test_tenants_are_named_in_both_usual_ways(self) -> None:
+        assert headers(targets.load("http://127.0.0.1:1", {})) == {
+            "Authorization": "Bearer quiet-1",
+            "X-Tenant": "quiet-1",
+            "X-Service-Class": "premium",
+            "X-Workflow": "chat",
+            "X-Attempt": "2",
+        }
+
+    @pytest.mark.parametrize(
+        ("url", "message"),
+        [
+            ("127.0.0.1:8080", "must be a URL with its scheme (did you mean 'http://127.0.0.1:8080'?)"),
+            ("ftp://127.0.0.1", "must begin with http:// or https://, not ftp://"),
+            ("http://127.0.0.1:x", "is not a URL: "),
+            ("http://127.0.0.1:0", "is not a URL such as http://127.0.0.1:8080"),
+            ("http://127.0.0.1:99999", "is not a URL: "),
+            ("http://", "is not a URL such as http://127.0.0.1:8080"),
+            ("http://a b", "is not a URL such as"),
+            ("http://[::1", "is not a URL: "),
+            ("http://localhost/a b", "is not a URL such as"),
+            ("http://localhost/\r\nX: y", "is not a URL such as"),
+            ("http://localhost/?a=b", "must not have a query or fragment"),
+            ("http://me:pw@localhost", "must not hold a user or password"),
+        ],
+    )
+    def test_a_bad_one_is_one_line(self, url: str, message: str) -> None:
+        [line] = refusal(url)
+        assert message in line
+        assert "pw" not in line or "password" in line.replace("me:pw", "")
+        assert "\n" not in line
+
+    def test_a_password_is_never_repeated(self) -> None:
+        [line] = refusal(f"http://me:{SECRET}@localhost")
+        assert SECRET not in line
+
+
+class TestStrangers:
+    @pytest.mark.parametrize(
+        "host", ["gateway.example.com", "10.0.0.1", "0.0.0.0", "127.1", "localhost.evil.com"]
+    )
+    def test_other_machines_are_not_loaded(self, host: str) -> None:
+        [line] = refusal(f"http://{host}:8080")
+        assert f"{host} is not this machine" in line
+        assert line.endswith(f"--allow-host {host}")
+
+    @pytest.mark.parametrize(
+        "url", ["http://127.0.0.1", "http://127.9.9.9", "http://[::1]", "http://localhost"]
+    )
+    def test_this_machine_is(self, url: str) -> None:
+        assert targets.load(url, {}).name == url
+
+    def test_unless_allowed(self) -> None:
+        assert (
+            targets.load("http://GW.example.com", {}, allow_hosts=["gw.Example.com"]).host == "gw.example.com"
+        )
+
+    def test_a_file_is_no_way_around(self, tmp_path: Path) -> None:
+        path = tmp_path / "gw.yaml"
+        path.write_text("base_url: https://gw.example.com")
+        assert "is not this machine" in refusal(str(path))[0]
+        assert targets.load(str(path), {}, allow_hosts={"gw.example.com"}).port == 443
+        path.write_text("base_url: http://localhost\nprovider: {running: http://elsewhere.example}")
+        assert "elsewhere.example is not this machine" in refusal(str(path))[0]
+
+
+class TestFile:
+    TEXT = """\
+base_url: http://127.0.0.1:8080/v1
+model: gpt-4o-mini
+headers:
+  Authorization: "Bearer {env:GATEWAY_KEY}"
+  X-Team: "{class}/{tenant}"
+  x-attempt: none
+provider: {listens: "127.0.0.1:9100"}
+"""
+
+    def load(self, tmp_path: Path, text: str, environment: Mapping[str, str] = ENVIRONMENT) -> Target:
+        path = tmp_path / "gw.yaml"
+        path.write_text(text)
+        return targets.load(str(path), environment)
+
+    def refusal(self, tmp_path: Path, text: str) -> list[str]:
+        with pytest.raises(ProfileError) as raised:
+            self.load(tmp_path, text)
+        return [line.removeprefix(f"{tmp_path}/") for line in raised.value.lines]
+
+    def test_everything(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, self.TEXT)
+        assert (target.model, target.path) == ("gpt-4o-mini", "/v1/chat/completions")
+        assert (target.provider.listens, target.provider.running) == ("127.0.0.1:9100", None)
+        assert headers(target) == {
+            "Authorization": f"Bearer {SECRET}",
+            "X-Team": "premium/quiet-1",
+            "x-attempt": "none",
+            "X-Service-Class": "premium",
+            "X-Workflow": "chat",
+        }
+
+    def test_a_path_of_its_own_and_a_tenant_header(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, "base_url: http://localhost\npath: /api/chat\ntenant_header: X-Org\n")
+        assert target.path == "/api/chat"
+        assert headers(target)["X-Org"] == "quiet-1"
+        assert "Authorization" not in headers(target)
+
+    def test_without_headers_tenants_are_named_as_with_a_url(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, "base_url: http://localhost\n")
+        assert headers(target)["Authorization"] == "Bearer quiet-1"
+
+    def test_a_key_for_each_tenant(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, 'base_url: http://localhost\nheaders: {X-Key: "{env:KEY_{tenant}}"}\n')
+        assert headers(target)["X-Key"] == "k1"
+        target.check_tenants([("quiet-1", "a"), ("flood", "a")])
+        with pytest.raises(
+            ProfileError, match=r"gw.yaml: headers.X-Key: the environment variable KEY_SLOW is not set$"
+        ):
+            target.check_tenants([("quiet-1", "a"), ("slow", "a")])
+
+    def test_a_key_that_is_no_header_value(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, self.TEXT, {"GATEWAY_KEY": f"{SECRET}\r\nX-Evil: 1"})
+        with pytest.raises(ProfileError, match="characters that no header may carry") as raised:
+            target.check_tenants([("quiet-1", "a")])
+        assert SECRET not in str(raised.value)
+
+    def test_keys_are_in_no_repr_error_or_json(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, self.TEXT)
+        assert SECRET not in repr(target)
+        assert SECRET not in str(target)
+        assert SECRET not in json.dumps(target.to_dict())
+        assert "{env:GATEWAY_KEY}" in json.dumps(target.to_dict())
+
+    def test_a_worker_gets_the_same_target(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, self.TEXT)
+        again = Target.from_dict(json.loads(json.dumps(target.to_dict())), ENVIRONMENT)
+        assert again == target
+        assert headers(again) == headers(target)
+
+    @pytest.mark.parametrize(
+        ("text", "lines"),
+        [
+            ("", ["gw.yaml:1:1: must be a mapping with at least a base_url, got nothing"]),
+            ("- 1", ["gw.yaml:1:1: must be a mapping with at least a base_url, got a list"]),
+            ("model: m", ["gw.yaml:1:1: base_url: is required"]),
+            (
+                "base_url: localhost\nmodle: m",
+                [
+                    "gw.yaml:1:11: base_url: must be a URL with its scheme (did you mean 'http://localhost'?)",
+                    "gw.yaml:2:1: modle: unknown key (did you mean 'model'?)",
+                ],
+            ),
+            (
+                'base_url: http://localhost\nheaders: {"X Y": a, Host: b, X-Z: "{tenat}", X-E: "{env:}"}',
+                [
+                    "gw.yaml:2:18: headers.X Y: 'X Y' is not the name of a header field",
+                    "gw.yaml:2:27: headers.Host: Host is set by agentload itself",
+                    f"gw.yaml:2:35: headers.X-Z: unknown placeholder {{tenat}} {PLACEHOLDERS}",
+                    f"gw.yaml:2:51: headers.X-E: unknown placeholder {{env:}} {PLACEHOLDERS}",
+                ],
+            ),
+            (
+                "base_url: http://localhost\nprovider: {listens: '8080'}",
+                ["gw.yaml:2:21: provider.listens: must be 127.0.0.1:PORT, got '8080'"],
+            ),
+            (
+                "base_url: http://localhost\nprovider: {}",
+                ["gw.yaml:2:11: provider: needs either listens or running, not both"],
+            ),
+            (
+                "base_url: http://localhost\nprovider: {running: here}",
+                [
+                    "gw.yaml:2:21: provider.running: must be a URL with its scheme (did you mean 'http://here'?)"
+                ],
+            ),
+            (
+                "base_url: http://localhost\npath: v1/chat",
+                ["gw.yaml:2:7: path: must be a path such as /v1/chat/completions, got 'v1/chat'"],
+            ),
+            ("base_url: [", ["gw.yaml:2:1: YAML syntax: did not find expected node content"]),
+        ],
+    )
+    def test_mistakes_name_their_place(self, tmp_path: Path, text: str, lines: list[str]) -> None:
+        assert self.refusal(tmp_path, text) == lines
+
+    def test_a_missing_file(self) -> None:
+        assert refusal("/no/gw.yaml") == ["/no/gw.yaml: cannot be read: no such file or directory"]
+
+
+def test_what_is_no_target_at_all() -> None:
+    [line] = refusal("gateway")
+    assert line.startswith("--target gateway: must be a URL such as http://127.0.0.1:8080, or a YAML file")
+
+
+def test_the_bundled_gateway_knows_tenants_by_name() -> None:
+    target = targets.bundled("http://127.0.0.1:7777")
+    assert (target.base_url, target.path) == ("http://127.0.0.1:7777", "/v1/chat/completions")
+    assert headers(target)["X-Tenant"] == "quiet-1"
+    assert "Authorization" not in headers(target)
+
+
+def test_envelopes_of_tools_and_deadlines() -> None:
+    job = Job(
+        input_tokens=24,
+        output_tokens=8,
+        declared_output_tokens=48,
+        workflow="agent",
+        tool_calls=3,
+        tool_ns=2_500_000_000,
+        deadline_ns=5_000_000,
+    )
+    arrival = Arrival(seq=1, tenant="t", service_class="c", phase="p", due_ns=10_000_000, job=job)
+    target = targets.bundled("http://127.0.0.1:7777")
+    fields = dict(target.headers(arrival, 0, 11_200_000))
+    assert fields["X-Workflow"] == "agent"
+    assert (fields["X-Expected-Tool-Calls"], fields["X-Expected-Tool-Seconds"]) == ("3", "2.5")
+    assert fields["X-Deadline-Ms"] == "4"
+    assert dict(target.headers(arrival, 0, 99_000_000))["X-Deadline-Ms"] == "1"
+
+
+def test_a_probe_is_a_small_call_of_the_first_tenant() -> None:
+    chosen = profile.load(profile.find("noisy-neighbor"))
+    probe = targets.probe_request(targets.bundled("http://127.0.0.1:7777"), chosen)
+    assert probe.url == "http://127.0.0.1:7777/v1/chat/completions"
+    assert dict(probe.headers)["X-Tenant"] == "quiet-1"
+    assert json.loads(probe.body)["max_tokens"] == 1
+
+
+def test_a_probe_needs_every_tenants_key(tmp_path: Path) -> None:
+    path = tmp_path / "gw.yaml"
+    path.write_text('base_url: http://localhost\nheaders: {X-Key: "{env:KEY_{tenant}}"}\n')
+    with pytest.raises(ProfileError, match="KEY_QUIET_2 is not set"):
+        targets.probe_request(
+            targets.load(str(path), ENVIRONMENT), profile.load(profile.find("noisy-neighbor"))
+        )
+
+
+def test_every_error_is_for_people() -> None:
+    for text in ("", "http://", "x.yaml", "nonsense", "http://x.example"):
+        with pytest.raises(AgentloadError) as raised:
+            targets.load(text, {})
+        assert all(line and "\n" not in line for line in raised.value.lines)

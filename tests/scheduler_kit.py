@@ -1,0 +1,210 @@
+"""A gateway in virtual time around the admission scheduler, and its books, kept apart from the scheduler's own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from agentload.scheduler.admission import Admission, Dispatched, Event, Expired, Refused, Request
+from agentload.scheduler.config import (
+    ClassConfig,
+    EstimationConfig,
+    GatewayConfig,
+    PoolConfig,
+    RetryConfig,
+    TenantConfig,
+    UpstreamLimits,
+)
+from agentload.scheduler.fair_queue import FairQueue
+
+NS = 1_000_000_000
+MS = 1_000_000
+AMPLE = 10**7
+"""A bound that is never reached."""
+
+
+def gateway(
+    *,
+    slots: int = 16,
+    capacity_units: float = 1e6,
+    tenant_slots: int | None = None,
+    weights: Mapping[str, float] | None = None,
+    classes: Mapping[str, ClassConfig] | None = None,
+    upstream: UpstreamLimits | None = None,
+    retry: RetryConfig | None = None,
+    policy: str = "sfq",
+    max_tenants: int = 100_000,
+    max_reservation_units: float = 1e5,
+    safety_multiplier: float = 1.25,
+    gather_after_s: float = 1.0,
+    lease_s: float = 600.0,
+    **one_class: Any,
+) -> GatewayConfig:
+    """One pool. `one_class` sets fields of its only class, `standard`, when no classes are given."""
+    if classes is None:
+        roomy: dict[str, Any] = {"max_queue": AMPLE, "tenant_max_queue": AMPLE, "max_wait_s": 1e6}
+        classes = {"standard": ClassConfig(**(roomy | one_class))}
+    first = next(iter(classes))
+    pool = PoolConfig(
+        capacity_units=capacity_units,
+        slots=slots,
+        tenant_slots=tenant_slots,
+        classes=dict(classes),
+        gather_after_s=gather_after_s,
+        lease_s=lease_s,
+    )
+    contracts = {
+        name: TenantConfig(service_class=first, weight=weight) for name, weight in (weights or {}).items()
+    }
+    return GatewayConfig(
+        policy=policy,
+        pools={"pool": pool},
+        retry=retry or RetryConfig(),
+        estimation=EstimationConfig(
+            max_reservation_units=max_reservation_units, safety_multiplier=safety_multiplier
+        ),
+        upstream=upstream or UpstreamLimits(),
+        tenants=contracts,
+        max_tenants=max_tenants,
+    )
+
+
+class Scene:
+    """Submits, lets time pass, ends calls; remembers every event and what each tenant was served."""
+
+    def __init__(
+        self, config: GatewayConfig, *, policy: type[FairQueue] | None = None, seed: int = 1
+    ) -> None:
+        self.admission = Admission(config, Random(seed), policy=policy)
+        self.now_ns = 0
+        self.events: list[Event] = []
+        self.running: dict[int, Request] = {}
+        """In the order of dispatch."""
+        self.reservations: dict[int, Dispatched] = {}
+        self.work: defaultdict[str, int] = defaultdict(int)
+        """Tokens of calls ended, by tenant, as they really were."""
+        self._last_id = 0
+        self._real_tokens: dict[int, int] = {}
+
+    # -- acting
+
+    def submit(
+        self, tenant: str = "a", tokens: int = 1000, *, real_tokens: int | None = None, **fields: Any
+    ) -> Request:
+        """A request of so many tokens, all of them output, as declared; `real_tokens` is what it will produce.
+
+        Its kind is its own unless a workflow is given, so that nothing is learnt and the estimate is exact.
+        """
+        self._last_id += 1
+        values: dict[str, Any] = {
+            "service_class": "standard",
+            "input_tokens": 0,
+            "text_chars": 0,
+            "max_output_tokens": tokens,
+            "arrived_ns": self.now_ns,
+            "workflow": f"kind-{self._last_id}",
+        }
+        request = Request(id=self._last_id, tenant=tenant, **(values | fields))
+        self._real_tokens[request.id] = tokens if real_tokens is None else real_tokens
+        self.admission.submit(self.now_ns, request)
+        self.poll()
+        return request
+
+    def poll(self) -> list[Event]:
+        """What happened now, which is also remembered."""
+        events = self.admission.poll(self.now_ns)
+        for event in events:
+            if isinstance(event, Dispatched):
+                assert event.request.id not in self.running
+                self.running[event.request.id] = event.request
+                self.reservations[event.request.id] = event
+            elif isinstance(event, Expired):
+                self.running.pop(event.request.id, None)
+        self.events += events
+        return events
+
+    def end(self, request: Request, *, ok: bool = True) -> None:
+        """The call ends, having produced its real tokens (none, when not ok)."""
+        del self.running[request.id]
+        tokens = self._real_tokens[request.id] if ok else 0
+        self.work[request.tenant] += tokens
+        self.admission.complete(
+            self.now_ns, request.id, input_tokens=request.input_tokens, output_tokens=tokens, ok=ok
+        )
+        self.poll()
+
+    def cancel(self, request: Request) -> None:
+        """The caller leaves."""
+        self.running.pop(request.id, None)
+        self.admission.cancel(self.now_ns, request.id)
+        self.poll()
+
+    def pass_time(self, ns: int) -> None:
+        """Time passes, with a poll at every wake-up that was asked for."""
+        until_ns = self.now_ns + ns
+        while True:
+            self.poll()
+            due_ns = self.admission.next_wakeup_ns()
+            if due_ns is None or due_ns > until_ns:
+                break
+            assert due_ns > self.now_ns, "a wake-up must lie ahead, or the shell spins"
+            self.now_ns = due_ns
+        self.now_ns = until_ns
+        self.poll()
+
+    # -- asking
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        """All events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def refusals(self) -> list[Refused]:
+        """All refusals."""
+        return self.of(Refused)
+
+    @property
+    def dispatched(self) -> list[str]:
+        """Tenants in the order of their dispatches."""
+        return [event.request.tenant for event in self.of(Dispatched)]
+
+    def fate(self, request: Request) -> str:
+        """dispatched, waiting, or the reason for which it was refused or expired."""
+        for event in reversed(self.events):
+            if event.request is request:
+                return "dispatched" if isinstance(event, Dispatched) else event.reason.value
+        return "waiting"
+
+    @property
+    def snapshot(self) -> Any:
+        """The scheduler's own numbers."""
+        return self.admission.snapshot(self.now_ns)
+
+
+def serve_backlogged(
+    scene: Scene,
+    tenants: list[str],
+    jobs: int,
+    draw: Callable[[str], int],
+    *,
+    depth: int,
+    order: Random | None = None,
+    after: Callable[[], None] = lambda: None,
+    **fields: Any,
+) -> None:
+    """Keep `depth` jobs of every tenant waiting while so many jobs end, one at a time, oldest first or at random.
+
+    Real costs come from `draw`; `after` runs after each job.
+    """
+    for tenant in tenants:
+        for _ in range(depth):
+            scene.submit(tenant, draw(tenant), **fields)
+    for _ in range(jobs):
+        scene.now_ns += MS
+        running = list(scene.running.values())
+        ended = running[0 if order is None else int(order.random() * len(running))]
+        scene.end(ended)
+        scene.submit(ended.tenant, draw(ended.tenant), **fields)
+        after()

@@ -1,0 +1,144 @@
+"""The official openai SDK, unchanged, against a live provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
+from fake_provider.marker import Marker, decode_ack, message
+from provider_helpers import ProviderProcess
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[ProviderProcess]:
+    with ProviderProcess() as process:
+        yield process
+
+
+@pytest.fixture
+def client(provider: ProviderProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{provider.url}/v1", api_key="sk-test") as client:
+        yield client
+
+
+def begin(provider: ProviderProcess, **config: object) -> None:
+    latency = {"first_token_ms": 1, "inter_token_ms": 0}
+    provider.control("POST", "reset", {"run": 3, "config": {"latency": latency, **config}})
+
+
+def messages(seq: int, output: int = 20) -> list[ChatCompletionMessageParam]:
+    marker = Marker(run=3, tenant=1, seq=seq, attempt=0, output_tokens=output)
+    return [{"role": "user", "content": message(marker, 30)}]
+
+
+def test_a_plain_call(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, tokens_per_minute=60_000)
+    raw = client.chat.completions.with_raw_response.create(model="gpt-x", messages=messages(5), max_tokens=12)
+    answer = raw.parse()
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (30, 12)
+    assert (answer.choices[0].finish_reason, answer.model) == ("length", "gpt-x")
+    assert decode_ack(answer.choices[0].message.content or "") == 5
+    assert raw.headers["x-ratelimit-limit-tokens"] == "60000"
+    assert answer._request_id == raw.headers["x-request-id"]
+
+
+def test_a_stream_with_usage(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider)
+    stream = client.chat.completions.create(
+        model="m", messages=messages(6), stream=True, stream_options={"include_usage": True}
+    )
+    chunks = list(stream)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert (decode_ack(text), len(text.split())) == (6, 20)
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert (chunks[-1].usage.completion_tokens, chunks[-1].usage.prompt_tokens) == (20, 30)
+    assert chunks[-2].choices[0].finish_reason == "stop"
+
+
+def test_retries_of_the_sdk_are_the_ledgers(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, faults=[{"kind": "first-n-fail", "params": {"n": 2, "status": 503}}])
+    raw = client.chat.completions.with_raw_response.create(model="m", messages=messages(7))
+    ledger = provider.ledger()
+    assert raw.retries_taken == 2 == ledger["counts"]["retries"]
+    assert [entry["retry_header"] for entry in ledger["entries"]] == [0, 1, 2]
+    assert [entry["ending"] for entry in ledger["entries"]] == ["faulted", "faulted", "completed"]
+
+
+def test_the_sdk_obeys_the_promise_of_a_429(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, requests_per_minute=60, bucket_s=1)
+    for seq in range(3):
+        client.chat.completions.create(model="m", messages=messages(seq))
+    counts, entries = provider.ledger()["counts"], provider.ledger()["entries"]
+    assert counts["completed"] == 3
+    assert counts["throttled"] == counts["retries"] >= 1
+    assert counts["early_retries"] == 0
+    assert all(entry["not_before_ns"] for entry in entries if entry["ending"] == "throttled")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ({"kind": "quota-exhausted"}, openai.RateLimitError),
+        ({"kind": "slow-down", "params": {"retry_after_s": None}}, openai.RateLimitError),
+        ({"kind": "outage"}, openai.InternalServerError),
+        ({"kind": "error-rate", "params": {"rate": 1}}, openai.InternalServerError),
+        ({"kind": "reset"}, openai.APIConnectionError),
+    ],
+)
+def test_refusals_raise_the_sdks_own_errors(
+    provider: ProviderProcess, client: openai.OpenAI, fault: dict[str, Any], error: type[Exception]
+) -> None:
+    begin(provider, faults=[fault])
+    with pytest.raises(error):
+        client.with_options(max_retries=0).chat.completions.create(model="m", messages=messages(1))
+    assert provider.ledger()["counts"]["faulted"] == 1
+
+
+def test_wrong_calls_raise_the_sdks_own_errors(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, any_model=False)
+    with pytest.raises(openai.BadRequestError, match="empty array"):
+        client.chat.completions.create(model="m", messages=[])
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        client.chat.completions.create(model="m", messages=messages(1))
+
+
+def test_an_error_inside_a_stream_is_raised_and_never_retried(
+    provider: ProviderProcess, client: openai.OpenAI
+) -> None:
+    begin(provider, faults=[{"kind": "error-in-stream"}])
+    with client.chat.completions.create(model="m", messages=messages(8), stream=True) as stream:
+        received = [next(stream).choices[0].delta.content or "" for _ in range(1 + 10)]
+        with pytest.raises(openai.APIError, match="overloaded"):
+            next(stream)
+    assert len("".join(received).split()) == 10
+    assert provider.ledger()["counts"]["offered"] == 1
+
+
+def test_a_cleanly_truncated_stream_raises_nothing(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, faults=[{"kind": "truncate", "params": {"clean": True}}])
+    chunks = list(client.chat.completions.create(model="m", messages=messages(9), stream=True))
+    assert chunks[-1].choices[0].finish_reason is None
+    assert provider.ledger()["counts"]["cut"] == 1
+
+
+def test_leaving_a_stream_is_seen(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, latency={"first_token_ms": 1, "inter_token_ms": 5})
+    stream = client.chat.completions.create(model="m", messages=messages(10, output=60_000), stream=True)
+    next(iter(stream))
+    stream.close()
+    ledger = provider.wait_for(lambda ledger: ledger["counts"]["cancelled"] == 1)
+    assert ledger["entries"][0]["output_tokens"] < 60_000
+
+
+def test_models(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider)
+    assert [model.id for model in client.models.list()] == ["fake-model"]
+    assert client.models.retrieve("other").id == "other"
