@@ -16,7 +16,7 @@ check: $(STAMP)  ## style, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 unit: $(STAMP)  ## the quick tests alone

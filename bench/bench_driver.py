@@ -1,9 +1,9 @@
 """What our live driver costs beside Locust's own clients, and how late it sends. About a minute.
 
 Everything is measured in one go, interleaved, against the same server; trust the ratios, not the numbers.
-`client` is our HTTP client with its histograms, which does what Locust's users do: the same bytes every time,
-the answer not read. `worker` is everything a run does on top: a prompt of its own for every request, the answer
-parsed and checked, a record, histograms by tenant and outcome, reports to the master, Locust's request event.
+`client` is our HTTP client with its histograms, which does what Locust's users do: the same bytes every
+time, the answer not read. `worker` is all that a run does on top: a prompt of its own for every request, the
+answer parsed and checked, a record, histograms by tenant and outcome, reports, Locust's request event.
 """
 
 from __future__ import annotations

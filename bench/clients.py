@@ -1,7 +1,7 @@
 """Clients to compare, each in a process of its own.
 
-    python bench/clients.py fast|http|thin PORT SECONDS CONNECTIONS      closed loop
-    python bench/clients.py open PORT SECONDS RATE                       open loop, as one would write it in Locust
+    python bench/clients.py fast|http|thin PORT SECONDS CONNECTIONS    closed loop
+    python bench/clients.py open PORT SECONDS RATE                     open loop over FastHttpSession
 
 fast and http are Locust's FastHttpUser and HttpUser with the statistics they keep of themselves; thin is our
 HTTP client with the three histograms that the driver keeps. All send the same bytes over and over. Prints one
@@ -137,7 +137,7 @@ def open_loop(port: int, seconds: float, rate: float) -> dict[str, Any]:
     environment = Environment()
 
     def on_request(
-        request_type: str, name: str, response_time: float, response_length: int, **_: Any
+        request_type: str, name: str, response_time: int, response_length: int, **_: object
     ) -> None:
         stats.log_request(request_type, name, response_time, response_length)
 

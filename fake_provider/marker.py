@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from binascii import crc_hqx
 from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError
 
 from fake_provider.words import MARKER_WORDS, filler, filler_chars
 
@@ -26,6 +28,8 @@ ACK_TOKENS = 6
 
 _NUMBER = {word: number for number, word in enumerate(MARKER_WORDS)}
 _LENGTH = tuple(map(len, MARKER_WORDS))
+_LAYOUT = Struct(">HHBHBH")
+"""The three bytes of seq are a high one and two low ones."""
 # Between two words at most eight characters that are no letters: enough for any wrapping or quoting, and a
 # bound on what a match may cost.
 _WORD = r"[^a-z]{1,8}([a-z]+)"
@@ -54,14 +58,9 @@ class Marker:
     def to_bytes(self) -> bytes:
         """The ten bytes that the words stand for, without the CRC."""
         try:
-            return (
-                self.run.to_bytes(2, "big")
-                + self.tenant.to_bytes(2, "big")
-                + self.seq.to_bytes(3, "big")
-                + self.attempt.to_bytes(1, "big")
-                + self.output_tokens.to_bytes(2, "big")
-            )
-        except OverflowError:
+            high, low = divmod(self.seq, 1 << 16)
+            return _LAYOUT.pack(self.run, self.tenant, high, low, self.attempt, self.output_tokens)
+        except StructError:
             raise ValueError(f"{self!r}: a number does not fit its words") from None
 
     @classmethod

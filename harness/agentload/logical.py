@@ -19,10 +19,12 @@ from agentload.model import NS, Arrival, Outcome, RequestRecord
 MAX_ATTEMPTS = 255
 """The marker numbers attempts with 8 bits."""
 _LONGEST_WAIT_S = 86_400.0
+_UNUSED = Random(0)
+"""For behaviours that draw nothing."""
 _NEVER_RETRIED = frozenset({Outcome.ANSWERED, Outcome.UNFINISHED, Outcome.UNSENT})
 
 
-class AttemptStart(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What to do now."""
 
     number: int
@@ -33,7 +35,7 @@ class AttemptStart(msgspec.Struct, frozen=True, kw_only=True):
     """When the client leaves, if there is no answer by then."""
 
 
-class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How an attempt went, as the client could see it. Made by `wire.ReplyReader`, or by the simulator."""
 
     outcome: Outcome
@@ -127,6 +129,8 @@ class LogicalRequest:
 
     def _jitter(self) -> Random:
         """The request's own stream, made when first needed: most requests never retry."""
+        if not self._behaviour.draws:
+            return _UNUSED
         if self._random is None:
             self._random = Random(f"{self._seed}/{self.arrival.tenant}/{self.arrival.seq}/retry")
         return self._random

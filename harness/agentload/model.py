@@ -103,7 +103,7 @@ class Profile(Noun):
 # --------------------------------------------------------------------------- the plan
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The size of one logical request, as drawn from its tenant's workload."""
 
     input_tokens: int
@@ -119,7 +119,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Relative to the due time; sent as `X-Deadline-Ms`. None: no deadline."""
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One logical request of an open loop: who wants what, and when."""
 
     seq: int
@@ -168,7 +168,7 @@ class Outcome(StrEnum):
     """Load that the generator failed to send."""
 
 
-class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
+class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """One ATTEMPT of one logical request, as the client saw it. Attempts count from 0."""
 
     seq: int
@@ -227,7 +227,7 @@ class CallEnding(StrEnum):
     """Still in flight when the ledger was read."""
 
 
-class LedgerEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
+class LedgerEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """The provider's own record of one upstream call, on the run's clock."""
 
     call: int

@@ -7,7 +7,7 @@ import platform
 import secrets
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -344,7 +344,7 @@ _interrupts = 0
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible() -> Generator[None]:
     """The first ^C (or SIGTERM) ends the load early and still reports; the second leaves at once."""
     global _interrupts
     _interrupts = 0

@@ -89,6 +89,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     unattributed: int = 0
     ledger_available: bool = True
     interrupted: str | None = None
+    digest: str | None = None
+    """Of every event of a simulated run; None for a live one, which never happens twice."""
 
 
 class RunFolderError(UsageError):
@@ -174,6 +176,7 @@ class RunDir:
                 unattributed=run.unattributed,
                 ledger_available=run.ledger_available,
                 interrupted=run.interrupted,
+                digest=run.meta.get("digest"),
             )
         )
 
@@ -250,6 +253,7 @@ def meta(manifest: Manifest) -> dict[str, Any]:
         "target": without_secrets(manifest.target),
         "versions": manifest.versions,
         "machine": manifest.machine,
+        "digest": manifest.digest,
     }
 
 

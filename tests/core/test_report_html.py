@@ -14,6 +14,7 @@ import report_run
 from agentload import checks
 from agentload.model import Evidence, Run, Status, Verdict
 from agentload.report import Result, figures
+from agentload.report import html as html_report
 from agentload.report.html import TEMPLATES, HtmlReport, detail_rows
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -177,6 +178,19 @@ def test_every_proof_is_a_figure_and_most_checks_have_one() -> None:
     drawn = {figure.id for figure in figures.draw(report_run.result(False).summary)}
     assert set(figures.PROOFS.values()) <= drawn
     assert set(checks.SEAM.names()) - set(figures.PROOFS) <= {"own-answer", "stream-integrity"}
+
+
+def test_columns_in_which_nothing_happened_are_left_out() -> None:
+    summary = report_run.result(True).summary
+    assert "refused" in html_report.tenants(summary)["headings"]
+    quiet = {name: summary["tenants"][name] for name in report_run.QUIET}
+    headings = html_report.tenants(dict(summary) | {"tenants": quiet})["headings"]
+    assert "refused" not in headings
+    assert {"offered", "answered", "p50", "p95"} <= set(headings)
+
+
+def test_the_bound_is_on_the_picture_of_the_queue() -> None:
+    assert ">bound 300</text>" in html(report_run.result())
 
 
 def test_long_lists_in_details_are_counted_not_shown() -> None:

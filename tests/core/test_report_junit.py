@@ -90,3 +90,10 @@ def test_the_properties_say_how_to_reproduce_it() -> None:
 def test_a_run_without_a_start_time() -> None:
     run = msgspec.structs.replace(report_run.run(), meta={})
     assert suite(Result.of(run, [], Status.INCONCLUSIVE)).get("timestamp") is None
+
+
+def test_a_check_made_twice_is_two_tests() -> None:
+    verdict = Verdict(check="weighted-share", status=Status.PASSED, because="fair")
+    found = suite(Result.of(report_run.run(), [verdict, verdict, verdict], Status.PASSED))
+    names = [case.get("name") for case in found.findall("testcase")]
+    assert names == ["weighted-share", "weighted-share #2", "weighted-share #3"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from statistics import median
 import pytest
 
 from agentload.drivers.live import LiveDriver
-from agentload.drivers.protocol import Done, Failed, MasterReady, Progress, Started, WorkerLost
+from agentload.drivers.protocol import Done, Failed, MasterReady, Progress, Started, WorkerLost, WorkerState
 from agentload.errors import InconclusiveError
 from agentload.measure import Recorder, percentile_of, read_log
 from agentload.model import Outcome, RequestRecord
@@ -249,6 +250,45 @@ def test_workers_from_elsewhere_are_waited_for(tmp_path: Path) -> None:
             hand.kill()
             hand.wait()
     assert {record.worker for record in records(tmp_path)} == {0, 1}
+
+
+def has_time_namespaces() -> bool:
+    """Whether a process may be given another monotonic clock here."""
+    probe = ["unshare", "--time", "--monotonic", "100000", "--fork", "true"]
+    return shutil.which("unshare") is not None and subprocess.run(probe, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not has_time_namespaces(), reason="needs time namespaces (Linux, privileged)")
+def test_a_worker_with_another_clock_agrees_on_time_zero(tmp_path: Path) -> None:
+    """As on another host: its monotonic clock is 100,000 seconds ahead."""
+    chosen = profile(0.5, open_tenant("a", 80))
+    with (
+        tiny_server(tmp_path) as port,
+        driver_for(config(chosen, port, tmp_path, expect_workers=1)) as driver,
+    ):
+        driver.start()
+        command = ["unshare", "--time", "--monotonic", "100000", "--fork", "--kill-child"]
+        command += [sys.executable, "-m", "agentload.drivers.locust_worker", "127.0.0.1", str(driver.port)]
+        with (
+            (tmp_path / "hand.log").open("wb") as log,
+            subprocess.Popen(command, stdout=log, stderr=log) as hand,
+        ):
+            events_of(driver)
+            assert hand.wait(10) == 0
+    kept = records(tmp_path)
+    assert len(kept) == 40
+    assert median(record.sent_ns - record.due_ns for record in kept) < 1_000_000_000
+    worker = msgspec.json.decode((tmp_path / "workers.json").read_bytes(), type=dict[str, WorkerState])["0"]
+    assert worker.clock_offset_ns == pytest.approx(100_000 * 10**9, abs=10**8)
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "latency.hlog").mkdir()
+    with driver_for(config(profile(1.0, open_tenant("a", 1)), 1, tmp_path)) as driver:
+        driver.start()
+        last = events_of(driver)[-1]
+    assert isinstance(last, Failed)
+    assert "cannot be written" in last.error
 
 
 def test_a_worker_that_draws_another_plan_refuses(tmp_path: Path) -> None:

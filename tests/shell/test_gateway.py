@@ -6,11 +6,17 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
 
+from agentload.gateway.app import build_app
+from agentload.gateway.core import GatewayCore
+from agentload.gateway.settings import GatewaySettings
+from agentload.gateway.upstream import Upstream
+from agentload.scheduler.config import GatewayConfig
 from gateway_scene import CHAT, NEVER, STEADY, Gateway, Provider, chat, gateway, provider
 from process_facts import wait_until
 
@@ -142,12 +148,12 @@ def test_a_full_queue_is_refused_with_a_reason_and_a_time(narrow: Gateway, upstr
     with narrow.client(), narrow.client():
         narrow.wait_for(waiting=1, in_flight=1)
         answer = narrow.http.post(CHAT, json=chat())
+        wait_until(lambda: upstream.endings() == ["open"])
     assert answer.status_code == 429
     assert answer.headers["x-admission-reason"] == error_of(answer)["code"]
     assert answer.headers["x-admission-reason"].endswith("_full")
     assert int(answer.headers["retry-after"]) >= 1
     assert answer.headers["cache-control"] == "no-store"
-    assert len(upstream.entries()) == 1
     narrow.wait_for(waiting=0, in_flight=0)
 
 
@@ -157,7 +163,7 @@ def test_a_deadline_that_passes_in_the_queue_is_a_504(narrow: Gateway, upstream:
         narrow.wait_for(waiting=0, in_flight=1)
         answer = narrow.http.post(CHAT, json=chat(), headers={"X-Deadline-Ms": "200"})
         assert answer.status_code == 504
-        assert len(upstream.entries()) == 1
+        wait_until(lambda: upstream.endings() == ["open"])
     narrow.wait_for(waiting=0, in_flight=0)
 
 
@@ -165,7 +171,7 @@ def test_a_deadline_that_passes_during_the_call_is_a_504_and_closes_it(
     wide: Gateway, upstream: Provider
 ) -> None:
     upstream.reset(latency=NEVER)
-    answer = wide.http.post(CHAT, json=chat(), headers={"X-Deadline-Ms": "200"})
+    answer = wide.http.post(CHAT, json=chat(), headers={"X-Deadline-Ms": "600"})
     assert (answer.status_code, error_of(answer)["code"]) == (504, "deadline_exceeded")
     assert answer.headers["x-should-retry"] == "false"
     wait_until(lambda: upstream.endings() == ["cancelled"])
@@ -288,7 +294,7 @@ def test_a_client_that_leaves_the_queue_never_reaches_the_provider(
 ) -> None:
     upstream.reset(latency=NEVER)
     with narrow.client():
-        narrow.wait_for(waiting=0, in_flight=1)
+        wait_until(lambda: upstream.endings() == ["open"])
         narrow.client().leave()
         narrow.wait_for(waiting=0, in_flight=1)
         with narrow.client():
@@ -361,3 +367,16 @@ def test_metrics_stay_bounded_under_tenant_churn(wide: Gateway, upstream: Provid
     metrics = wide.http.get("/metrics").text
     assert "once-" not in metrics
     assert 'tenant="regular"' in metrics
+
+
+def test_debug_pages_are_for_this_machine_only() -> None:
+    core = GatewayCore(GatewayConfig(), GatewaySettings(), Random(1))
+    app = build_app(GatewayConfig(), core, Upstream("http://127.0.0.1:9", None, core.settings))
+
+    async def ask(peer: str) -> list[int]:
+        transport = httpx.ASGITransport(app, client=(peer, 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            return [(await client.get(path)).status_code for path in ("/debug/queue", "/debug/scheduler")]
+
+    assert asyncio.run(ask("192.0.2.7")) == [403, 403]
+    assert asyncio.run(ask("127.0.0.1")) == [200, 200]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from random import Random
+from typing import ClassVar
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,6 +38,9 @@ class Behaviour(BaseModel, ABC):
     """The contract."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    draws: ClassVar[bool] = True
+    """False where `random` is never used: seeding one for every refused request is not free."""
 
     timeout_s: float = Field(default=60.0, gt=0, le=3600)
     """Total time the client waits for one attempt before it leaves."""

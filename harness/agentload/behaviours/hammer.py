@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,6 +12,8 @@ from agentload.behaviours import Attempt, Behaviour
 
 class Hammer(Behaviour):
     """`{kind: hammer, max_attempts: 10}`: again at once, after refusals, failures and timeouts alike."""
+
+    draws: ClassVar[bool] = False
 
     max_attempts: int = Field(default=10, ge=1, le=255)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -14,6 +15,8 @@ _REFUSALS = frozenset({Outcome.REJECTED, Outcome.EXPIRED})
 
 class Ignores(Behaviour):
     """`{kind: ignores, gap_s: 0.5, max_attempts: 10}`: retries refusals at a fixed gap whatever they say."""
+
+    draws: ClassVar[bool] = False
 
     gap_s: float = Field(default=0.5, ge=0.001, le=3600)
     max_attempts: int = Field(default=10, ge=1, le=255)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -14,6 +15,8 @@ class Obeys(Behaviour):
 
     An answer without Retry-After is final: this client shows what the promise alone is worth.
     """
+
+    draws: ClassVar[bool] = False
 
     max_attempts: int = Field(default=6, ge=1, le=255)
 

@@ -17,11 +17,9 @@ import argparse
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,6 +30,7 @@ import msgspec
 from agentload.drivers.collector import Collector, Files
 from agentload.drivers.locust_common import log_to_stderr, master_environment, payload, shard_class
 from agentload.drivers.parent import read_lines
+from agentload.drivers.peers import Peer
 from agentload.drivers.processes import die_with_parent
 from agentload.drivers.protocol import (
     Assignment,
@@ -52,18 +51,17 @@ from agentload.drivers.protocol import (
 )
 from agentload.errors import AgentloadError, InconclusiveError
 from agentload.model import Profile
+from agentload.rundir import write_file
 
 LEAD_S = 0.5
 """From the word to start until time zero: long enough for it, and Locust's own, to reach every worker."""
 CONNECT_S = 30.0
 REMOTE_CONNECT_S = 600.0
 """How long workers from elsewhere are waited for: somebody has to start them."""
-PLAN_S = 60.0
+PLAN_S = 120.0
 POLL_S = 0.1
 PROGRESS_S = 0.5
 INTERVAL_S = 1.0
-SILENCE_S = 10.0
-"""A worker that has not reported for so long is lost."""
 GRACE_S = 15.0
 """Beyond the drain, for the last reports."""
 FAREWELL_S = 0.5
@@ -72,25 +70,6 @@ EARLY_DRAIN_S = 2.0
 """How long open requests are waited for when the run is stopped early."""
 
 log = logging.getLogger(__name__)
-
-
-class Peer:
-    """A worker, local or remote."""
-
-    def __init__(self, index: int, process: subprocess.Popen[bytes] | None = None) -> None:
-        self.index = index
-        self.process = process
-        self.client_id: str | None = None
-        """Locust's name for it, known since its hello."""
-        self.ready: Ready | None = None
-        self.heard_s = time.monotonic()
-
-    def death(self) -> str | None:
-        """Why it is to be counted as lost, or None."""
-        if self.process is not None and self.process.poll() is not None:
-            return f"its process ended with status {self.process.returncode}"
-        silence_s = time.monotonic() - self.heard_s
-        return f"it has not reported for {silence_s:.0f} s" if silence_s > SILENCE_S else None
 
 
 class Master:
@@ -153,14 +132,13 @@ class Master:
         self.runner.send_message("quit")  # what runner.quit() says too, but it then waits for half a second
         if self.config.expect_workers:
             gevent.sleep(FAREWELL_S)
-        for process in self._processes():
-            self._end(process)
+        for peer in self.peers:
+            peer.end()
 
     def kill(self) -> None:
         """End the workers at once."""
-        for process in self._processes():
-            with suppress(OSError):
-                process.kill()
+        for peer in self.peers:
+            peer.kill()
 
     # -- before time zero
 
@@ -170,7 +148,10 @@ class Master:
         if expected:
             self.peers = [Peer(index) for index in range(expected)]
         else:
-            self.peers = [Peer(index, self._spawn(index)) for index in range(self.config.workers)]
+            bind = self.config.bind
+            host = "127.0.0.1" if bind in ("*", "0.0.0.0") else bind
+            count = self.config.workers
+            self.peers = [Peer.start(index, host, self.port, self.folder) for index in range(count)]
         self._await(
             lambda peer: peer.client_id is not None, REMOTE_CONNECT_S if expected else CONNECT_S, "connected"
         )
@@ -227,32 +208,8 @@ class Master:
     def _check_before_start(self, peer: Peer) -> None:
         if peer.ready is not None and peer.ready.error is not None:
             raise InconclusiveError(f"worker {peer.index}: {peer.ready.error}")
-        if peer.process is not None and peer.process.poll() is not None:
-            log_file = self._log_file(peer.index)
-            raise InconclusiveError(f"worker {peer.index} ended before the load began: see {log_file}")
-
-    def _spawn(self, index: int) -> subprocess.Popen[bytes]:
-        host = "127.0.0.1" if self.config.bind in ("*", "0.0.0.0") else self.config.bind
-        command = [
-            sys.executable,
-            "-m",
-            "agentload.drivers.locust_worker",
-            host,
-            str(self.port),
-            "--parent-pipe",
-        ]
-        self._log_file(index).parent.mkdir(parents=True, exist_ok=True)
-        with self._log_file(index).open("ab") as output:
-            return subprocess.Popen(
-                [*command, "--parent-pipe"],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    def _log_file(self, index: int) -> Path:
-        return self.folder / "logs" / f"worker-{index}.log"
+        if peer.ended():
+            raise InconclusiveError(f"worker {peer.index} ended before the load began: see {peer.log}")
 
     # -- the run
 
@@ -298,16 +255,18 @@ class Master:
         )
 
     def _write(self, name: str, value: object) -> None:
-        (self.folder / name).write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+        write_file(self.folder / name, text)
 
     # -- messages
 
     def _on_hello(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         pid = msgspec.msgpack.decode(payload(msg)).get("pid")
         for peer in self.peers:
-            if peer.client_id is None and (peer.process is None or peer.process.pid == pid):
+            if peer.is_it(pid):
                 peer.client_id = msg.node_id
                 return
+        self.runner.send_message("quit", client_id=msg.node_id)  # one too many
 
     def _on_clock(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         reading = msgspec.msgpack.decode(payload(msg), type=ClockReading)
@@ -345,19 +304,6 @@ class Master:
     def _drain_s(self) -> float:
         return self.profile.drain_s if self.config.drain_s is None else self.config.drain_s
 
-    def _processes(self) -> list[subprocess.Popen[bytes]]:
-        return [peer.process for peer in self.peers if peer.process is not None]
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdin is not None:
-            with suppress(OSError):
-                process.stdin.close()
-        try:
-            process.wait(timeout=3.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
 
 def _body(value: msgspec.Struct) -> dict[str, bytes]:
     return {"agentload": msgspec.msgpack.encode(value)}
@@ -380,7 +326,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr()
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    locust.runners.HEARTBEAT_LIVENESS = 10  # a busy machine is no dead worker: deaths are noticed otherwise
+    locust.runners.HEARTBEAT_LIVENESS = 60  # a busy machine is no dead worker: `Peer.death` says who is dead
     config = msgspec.json.decode(options.config.read_bytes(), type=MasterConfig)
     try:
         return _drive(Master(config), options.parent_pipe)

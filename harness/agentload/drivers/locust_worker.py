@@ -27,14 +27,14 @@ from gevent.event import Event
 from gevent.queue import Queue
 from locust.exception import RPCError
 
-from agentload import behaviours
-from agentload.drivers.caller import Call, Caller
+from agentload.drivers.caller import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.heartbeat import BEAT_NS, ProcessorUse, StallFinder, resident_bytes
-from agentload.drivers.load import Load, Share
+from agentload.drivers.load import Load
 from agentload.drivers.locust_common import log_to_stderr, payload, shard_class, worker_environment
 from agentload.drivers.parent import exit_with_parent
-from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, die_with_parent, raise_file_limit
+from agentload.drivers.part import Part
+from agentload.drivers.processes import die_with_parent
 from agentload.drivers.protocol import (
     Assignment,
     ClockReading,
@@ -48,10 +48,8 @@ from agentload.drivers.protocol import (
 )
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
-from agentload.errors import AgentloadError, InconclusiveError
-from agentload.model import Outcome, Profile, RequestRecord, Stall
-from agentload.plan import ClosedLoops, draw, shard
-from agentload.targets import Target
+from agentload.errors import AgentloadError
+from agentload.model import Outcome, RequestRecord, Stall
 
 REPORT_INTERVAL_S = 0.5
 CLOCK_READINGS = 8
@@ -59,43 +57,6 @@ MASTER_SILENCE_S = 10
 """Locust's own limit is 60 s: so long would orphans keep loading the target."""
 
 log = logging.getLogger(__name__)
-
-
-class Part:
-    """The share of an assignment, ready to run."""
-
-    def __init__(self, assignment: Assignment) -> None:
-        """Raises AgentloadError when it cannot be played here."""
-        config = assignment.config
-        self.index = assignment.index
-        self.profile = Profile.model_validate(config.profile)
-        plan = draw(self.profile, config.seed)
-        if config.fingerprint not in (None, plan.fingerprint):
-            raise InconclusiveError(
-                f"worker {self.index} draws another plan ({plan.fingerprint[:12]}) than agentload run did "
-                f"({str(config.fingerprint)[:12]}): give every host the same version and plug-ins"
-            )
-        self.fingerprint = plan.fingerprint
-        target = Target.from_dict(config.target, dict(os.environ))
-        target.check_tenants((tenant.name, tenant.service_class) for tenant in self.profile.tenants)
-        self.caller = Caller(target, self.profile, config.run_id, self.index)
-        self.cap = self._cap(config.in_flight_cap // assignment.of)
-        loops = ClosedLoops(self.profile, plan)
-        drain_s = self.profile.drain_s if config.drain_s is None else config.drain_s
-        self.share = Share(
-            arrivals=shard(plan, self.index, assignment.of),
-            users=tuple(user for user in loops.users if user.index % assignment.of == self.index),
-            loops=loops,
-            behaviours={tenant.name: behaviours.make(tenant.client) for tenant in self.profile.tenants},
-            seed=config.seed,
-            horizon_ns=self.profile.duration_ns + round(drain_s * 1e9),
-            in_flight_cap=self.cap,
-        )
-
-    def _cap(self, wanted: int) -> int:
-        return max(
-            1, min(wanted, raise_file_limit(wanted + FILES_BESIDE_CONNECTIONS) - FILES_BESIDE_CONNECTIONS)
-        )
 
 
 class Worker:
@@ -154,7 +115,8 @@ class Worker:
     def _on_assign(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         assignment = msgspec.msgpack.decode(payload(msg), type=Assignment)
         try:
-            part = Part(assignment)
+            # In a thread: drawing a long plan takes seconds, and a worker without a heartbeat counts as lost.
+            part: Part = gevent.get_hub().threadpool.apply(Part, (assignment,))
         except AgentloadError as error:
             ready = Ready(index=assignment.index, error="; ".join(error.lines))
         except Exception as error:
@@ -294,10 +256,8 @@ class AttemptNotAnswered(Exception):
 def _exception(record: RequestRecord) -> Exception | None:
     if record.outcome is Outcome.ANSWERED:
         return None
-    status = f" {record.status}" if record.status else ""
-    return AttemptNotAnswered(
-        f"{record.outcome.value}{status}" + (f": {record.reason}" if record.reason else "")
-    )
+    said = (record.outcome.value, str(record.status or ""), record.reason or "")
+    return AttemptNotAnswered(" ".join(part for part in said if part))
 
 
 def main(arguments: list[str] | None = None) -> None:

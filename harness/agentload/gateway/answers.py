@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -36,6 +37,7 @@ def error_type(status: int) -> str:
     return "invalid_request_error" if status < 500 else "server_error"
 
 
+@lru_cache(maxsize=256)
 def error_json(status: int, code: str, message: str) -> bytes:
     """The body of an error, in OpenAI's shape."""
     error = {"message": message, "type": error_type(status), "param": None, "code": code}

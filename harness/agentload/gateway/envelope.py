@@ -131,8 +131,8 @@ def _call(chat: ChatBody, body: bytes, headers: Headers, ask_for_usage: bool) ->
 def _provider_headers(headers: Headers, tenant: str) -> Headers:
     """What goes on to the provider.
 
-    To it all our tenants are one account, so equal idempotency keys of two tenants would be one request to it,
-    and one tenant could be given the other's answer: keys are made the tenant's own.
+    To it all our tenants are one account, so equal idempotency keys of two tenants would be one request, and
+    one tenant could be given the other's answer: keys are made the tenant's own.
     """
     passed = only(headers, TO_PROVIDER)
     key = first(headers, IDEMPOTENCY_KEY)

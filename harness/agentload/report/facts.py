@@ -53,6 +53,7 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
         "about": run.profile.about,
         "driver": run.driver,
         "seed": run.plan.seed,
+        "digest": run.meta.get("digest"),
         "started": run.meta.get("started"),
         "duration_s": run.profile.duration_ns / NS,
         "plan": {
@@ -127,12 +128,14 @@ def _tenant(tenant: Tenant, requests: Sequence[LogicalRequest]) -> dict[str, Any
         "service_ms": plain(distribution([r.last.ended_ns - r.last.sent_ns for r in requests if r.answered])),
         "first_token_ms": plain(distribution(_first_token_ns(requests))),
         "inter_token_ms": plain(distribution(_inter_token_ns(requests))),
-        "reasons": dict(
-            Counter(a.reason for r in requests for a in r.attempts if a.reason is not None).most_common(
-                MOST_REASONS
-            )
-        ),
+        "reasons": dict(_reasons(requests).most_common(MOST_REASONS)),
     }
+
+
+def _reasons(requests: Iterable[LogicalRequest]) -> Counter[str]:
+    """Why attempts were not answered, as the gateway (or the connection) put it."""
+    attempts = (attempt for request in requests for attempt in request.attempts)
+    return Counter(a.reason for a in attempts if a.outcome is not Outcome.ANSWERED and a.reason is not None)
 
 
 def endings(requests: Sequence[LogicalRequest]) -> dict[str, Any]:

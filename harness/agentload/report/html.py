@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -152,17 +152,24 @@ def _plain(value: object) -> str:
     return text.figure(value) if isinstance(value, int | float) else str(value)
 
 
-def tenants(summary: Facts) -> list[dict[str, Any]]:
-    """The busiest tenants' rows."""
-    return [_tenant(name, facts) for name, facts in text.busiest(summary["tenants"], MOST_TENANTS)]
+def tenants(summary: Facts) -> dict[str, Any]:
+    """`headings` and `rows` of the busiest tenants; columns in which nothing happened are left out."""
+    shown = text.busiest(summary["tenants"], MOST_TENANTS)
+    columns = {heading: [cell(facts) for _, facts in shown] for heading, cell in _TENANT_COLUMNS.items()}
+    kept = {
+        heading: cells
+        for heading, cells in columns.items()
+        if heading not in _OPTIONAL_COLUMNS or any(cell not in ("0", text.NOTHING) for cell in cells)
+    }
+    rows = [
+        _tenant(name, facts) | {"cells": [cells[index] for cells in kept.values()]}
+        for index, (name, facts) in enumerate(shown)
+    ]
+    return {"headings": list(kept), "rows": rows}
 
 
 def _tenant(name: str, facts: Facts) -> dict[str, Any]:
     share, entitled = facts["work_share"], facts["entitled_share"]
-    other = sum(
-        facts[ending] for ending in ("expired", "failed", "truncated", "abandoned", "unfinished", "unsent")
-    )
-    latency = facts["latency_ms"]
     return {
         "name": name,
         "class_": facts["class"],
@@ -172,17 +179,6 @@ def _tenant(name: str, facts: Facts) -> dict[str, Any]:
         "mark": None if entitled is None else round(min(98.0, 100 * entitled), 1),
         "share": text.share(share),
         "entitled": text.share(entitled),
-        "cells": [
-            f"{facts['offered']:,}",
-            f"{facts['answered']:,} ({text.share(facts['acceptance'])})",
-            _refused(facts),
-            f"{other:,}",
-            f"{facts['retries']:,}",
-            *(text.percentile(latency, p) for p in ("p50", "p95", "p99")),
-            text.percentile(facts["answered_latency_ms"], "p95"),
-            text.percentile(facts["first_token_ms"], "p95"),
-            f"{svg.short(facts['input_tokens'])} / {svg.short(facts['output_tokens'])}",
-        ],
     }
 
 
@@ -190,6 +186,29 @@ def _refused(facts: Facts) -> str:
     """Requests refused for good; where attempts were refused that a retry made good, those too."""
     for_good, attempts = facts["rejected"], facts["refused_attempts"]
     return f"{for_good:,}" if attempts == for_good else f"{for_good:,} ({attempts:,} attempts)"
+
+
+def _other_endings(facts: Facts) -> str:
+    endings = ("expired", "failed", "truncated", "abandoned", "unfinished", "unsent")
+    return f"{sum(facts[ending] for ending in endings):,}"
+
+
+_TENANT_COLUMNS: Mapping[str, Callable[[Facts], str]] = {
+    "offered": lambda facts: f"{facts['offered']:,}",
+    "answered": lambda facts: f"{facts['answered']:,} ({text.share(facts['acceptance'])})",
+    "refused": _refused,
+    "other endings": _other_endings,
+    "retries": lambda facts: f"{facts['retries']:,}",
+    "p50": lambda facts: text.percentile(facts["latency_ms"], "p50"),
+    "p95": lambda facts: text.percentile(facts["latency_ms"], "p95"),
+    "p99": lambda facts: text.percentile(facts["latency_ms"], "p99"),
+    "answered p95": lambda facts: text.percentile(facts["answered_latency_ms"], "p95"),
+    "first token p95": lambda facts: text.percentile(facts["first_token_ms"], "p95"),
+    "tokens in / out": lambda facts: (
+        f"{svg.short(facts['input_tokens'])} / {svg.short(facts['output_tokens'])}"
+    ),
+}
+_OPTIONAL_COLUMNS = frozenset({"refused", "other endings", "retries", "p99", "first token p95"})
 
 
 def shares_note(shares: Facts) -> str:

@@ -48,8 +48,10 @@ class JUnitReport(Report):
         properties = SubElement(suite, "properties")
         for key, value in _properties(summary):
             SubElement(properties, "property", name=key, value=text.printable(value))
+        seen: Counter[str] = Counter()
         for check, child in zip(summary["checks"], children, strict=True):
-            _testcase(suite, name, check, child)
+            seen[check["check"]] += 1
+            _testcase(suite, name, check, child, seen[check["check"]])
         ElementTree.indent(root)
         document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
         return document + b"\n"
@@ -72,8 +74,9 @@ def _properties(summary: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield f"version.{text.printable(package)}", version
 
 
-def _testcase(suite: Element, profile: str, check: Mapping[str, Any], child: str | None) -> None:
-    name = text.printable(check["check"])
+def _testcase(suite: Element, profile: str, check: Mapping[str, Any], child: str | None, nth: int) -> None:
+    """A check that a profile makes twice gets a number: CI systems take equal names for one test."""
+    name = text.printable(check["check"]) + (f" #{nth}" if nth > 1 else "")
     case = SubElement(suite, "testcase", classname=f"agentload.{profile}", name=name, time="0")
     because = text.printable(check["because"])
     if child is not None:

@@ -25,7 +25,8 @@ def queue(summary: Summary) -> Figure | None:
     series = summary["series"]["hidden_queue"]
     if not values(series["depth"]):
         return None
-    depth_scale = svg.Linear(0, _top(series, "depth", "gauge_depth"))
+    bound = _depth_bound(summary)
+    depth_scale = svg.Linear(0, max(1.1 * (bound or 0), _top(series, "depth", "gauge_depth")))
     age_scale = svg.Linear(0, _top(series, "age_ms", "gauge_age_ms"), duration)
     has_gauge = bool(values(series["gauge_depth"]))
     return Figure(
@@ -33,7 +34,7 @@ def queue(summary: Summary) -> Figure | None:
         title="Hidden queue: depth and age",
         finding=_queue_finding(summary["hidden_queue"]),
         panels=[
-            _queue_panel(summary, ("depth", "gauge_depth"), "waiting requests", depth_scale),
+            _queue_panel(summary, ("depth", "gauge_depth"), "waiting requests", depth_scale, bound),
             _queue_panel(summary, ("age_ms", "gauge_age_ms"), "age of the oldest", age_scale),
         ],
         legend=[("seen from outside", "s0")] + ([("the gateway's gauge", "gauge")] if has_gauge else []),
@@ -51,12 +52,26 @@ def _queue_finding(facts: Mapping[str, Any]) -> str:
     return finding
 
 
-def _queue_panel(summary: Summary, keys: tuple[str, str], label: str, y: svg.Scale) -> Panel:
+def _depth_bound(summary: Summary) -> float | None:
+    """What bounded-queue allows, where it was judged by depth."""
+    bounds = [
+        check["bound"]
+        for check in summary["checks"]
+        if check["check"] == "bounded-queue" and check["unit"] == "requests"
+    ]
+    return bounds[0] if bounds else None
+
+
+def _queue_panel(
+    summary: Summary, keys: tuple[str, str], label: str, y: svg.Scale, bound: float | None = None
+) -> Panel:
     series = summary["series"]["hidden_queue"]
     outside, gauge = keys
     plot = time_plot(summary, y, NARROW)
     steps(plot, series["at_s"], series[outside], "s0")
     plot.path(svg.line(plot.points(series["at_s"], series[gauge])), "gauge")
+    if bound is not None:
+        plot.rule(bound, "limit", f"bound {text.figure(bound)}")
     return panel(f"queue-{outside}", label, plot, f"Hidden queue, {label}, over time")
 
 

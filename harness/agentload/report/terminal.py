@@ -106,16 +106,14 @@ def _tenant_cells(name: str, tenant: Mapping[str, Any], ascii_only: bool) -> lis
 
 
 def _print_machinery(summary: Mapping[str, Any], console: Console) -> None:
-    """Generator, provider and hidden queue, a line each."""
-    lines = (
-        text.generator_line(summary["generator"]),
-        text.provider_line(summary["provider"]),
-        text.queue_line(summary["hidden_queue"]),
-    )
-    for line in filter(None, lines):
-        console.print(_indented(line, 2, console))
+    """Generator (and why it is not to be trusted), provider and hidden queue, a line each."""
+    console.print(_indented(text.generator_line(summary["generator"]), 2, console))
     for reason in summary["generator"]["reasons"]:
         console.print(_indented(text.printable(reason), 4, console), style="yellow")
+    console.print(_indented(text.provider_line(summary["provider"]), 2, console))
+    queue = text.queue_line(summary["hidden_queue"])
+    if queue:
+        console.print(_indented(queue, 2, console))
 
 
 def _print_paths(paths: Iterable[Path], console: Console) -> None:

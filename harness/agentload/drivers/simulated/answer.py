@@ -6,16 +6,18 @@ readers against each other over the real gateway.
 
 from __future__ import annotations
 
+from agentload.drivers.simulated.messages import Frame
 from agentload.gateway.headers import Headers
 from agentload.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
 from agentload.logical import AttemptResult
-from agentload.drivers.simulated.messages import Frame
+from agentload.model import NS
 from agentload.wire import FOREIGN_ANSWER, Ending, outcome
 from fake_provider.marker import ACK_TOKENS
 
 EPOCH_S = 1_767_225_600
 """Unix time at virtual time zero (1 January 2026), for dates in Retry-After."""
 _NO_FIELDS: dict[bytes, bytes] = {}
+_QUEUE = b"queue;dur="
 _SEQ_MASK = 2**24 - 1
 _SHOULD_RETRY = {b"true": True, b"false": False}
 
@@ -106,7 +108,7 @@ class AnswerReader:
             should_retry=_SHOULD_RETRY.get(fields.get(b"x-should-retry", b"")),
             input_tokens=self._input_tokens,
             output_tokens=self._tokens if self._output_tokens is None else self._output_tokens,
-            server_queue_ns=None if timing is None else server_queue_ns(timing.decode("latin-1")),
+            server_queue_ns=None if timing is None else _queue_ns(timing),
             reason=self._reason(transport_error),
             own_answer=own,
         )
@@ -129,6 +131,15 @@ def _promise(raw: str, now_ns: int) -> tuple[float | None, float | None]:
         return seconds, seconds
     now_epoch_s = EPOCH_S + now_ns / 1e9
     return parse_retry_after(raw, now_epoch_s), retry_after_hint(raw, now_epoch_s)
+
+
+def _queue_ns(timing: bytes) -> int | None:
+    """`queue;dur=12.345, …`, as our gateway writes it; anything else goes to the general reader."""
+    if timing.startswith(_QUEUE):
+        milliseconds = timing[len(_QUEUE) :].partition(b",")[0]
+        if milliseconds.replace(b".", b"", 1).isdigit():
+            return round(float(milliseconds) * NS / 1000)
+    return server_queue_ns(timing.decode("latin-1"))
 
 
 def _milliseconds(raw: bytes | None) -> float | None:

@@ -1,13 +1,15 @@
 """The load in virtual time: what `drivers/load.py` and `drivers/caller.py` do with greenlets and sockets.
 
-Every arrival begins at its due time whatever the answers do; a closed-loop user sends its next job when the last
-has ended; when to leave, whether to come back and how it went are decided by `logical` and the table in `wire`.
+Every arrival begins at its due time whatever the answers do; a closed-loop user sends its next job when the
+last has ended; when to leave, whether to come back and how it went are decided by `logical` and by the table
+in `wire`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from agentload.behaviours import Behaviour
@@ -19,7 +21,7 @@ from agentload.drivers.simulated.messages import Submission, Submitter
 from agentload.drivers.simulated.network import Timing
 from agentload.gateway.protocol import Action, EndStream, FailStream, ForwardData, ForwardHeaders, Respond
 from agentload.logical import AttemptResult, LogicalRequest
-from agentload.model import NS, Arrival, Outcome, RequestRecord
+from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 from agentload.wire import Ending
 
@@ -71,17 +73,24 @@ class Flow:
 class Attempt:
     """One attempt in flight."""
 
-    __slots__ = ("cuts_ns", "flow", "leave_handle", "number", "reader", "sent_ns", "submission")
+    __slots__ = ("_clients", "cuts_ns", "flow", "leave_handle", "number", "reader", "sent_ns", "submission")
 
-    def __init__(self, number: int, flow: Flow, submission: Submission, sent_ns: int) -> None:
+    def __init__(
+        self, clients: Clients, number: int, flow: Flow, submission: Submission, sent_ns: int
+    ) -> None:
         arrival = submission.arrival
+        self._clients = clients
         self.number = number
         self.flow = flow
         self.submission = submission
         self.sent_ns = sent_ns
         self.reader = AnswerReader(arrival.job.stream, arrival.seq)
-        self.cuts_ns: tuple[int, ...] = ()
+        self.cuts_ns: tuple[int, ...] | None = None
         self.leave_handle = 0
+
+    def hear(self, action: Action) -> None:
+        """The gateway says something."""
+        self._clients.hear(self, action)
 
 
 class Clients:
@@ -113,10 +122,14 @@ class Clients:
         self._keep = keep
         self._idle = idle
         self._upcoming: Iterator[Arrival] = iter(demand.arrivals)
+        self._next: Arrival | None = None
         self._open: dict[int, Attempt] = {}
         self._flows = 0
         """Logical requests under way, waits for a retry included."""
-        self._attempts = 0
+        self._retrying: dict[int, Flow] = {}
+        """Those that wait for a retry, by seq."""
+        self.attempts = 0
+        """Attempts sent."""
         self._players = 0
         """Users who will send again."""
         self._exhausted = False
@@ -139,13 +152,17 @@ class Clients:
         """Send nothing more: what is open is unfinished, what is still to come was never sent."""
         self._stopped = True
         self._end_of_drain(None)
-        for arrival in self._upcoming:
-            self._unsent(arrival)
+        for flow in list(self._retrying.values()):
+            self._give_up(flow)
+        for arrival in chain(() if self._next is None else (self._next,), self._upcoming):
+            self.scheduled += 1
+            self._flows += 1
+            self._give_up(Flow(self._logical(arrival), None, 0))
 
     # ----------------------------------------------------------------- arrivals
 
     def _next_arrival(self) -> None:
-        arrival = next(self._upcoming, None)
+        self._next = arrival = next(self._upcoming, None)
         if arrival is None:
             self._exhausted = True
             self._perhaps_idle()
@@ -153,10 +170,9 @@ class Clients:
             self.kernel.at(arrival.due_ns, self._arrive, arrival)
 
     def _arrive(self, arrival: Arrival) -> None:
-        if self._stopped:
-            return self._unsent(arrival)
-        self._begin(arrival, None, 0)
-        return self._next_arrival()
+        if not self._stopped:
+            self._begin(arrival, None, 0)
+            self._next_arrival()
 
     def _schedule(self, user: ClosedUser, job: int, due_ns: int | None) -> None:
         if due_ns is not None:
@@ -181,38 +197,32 @@ class Clients:
     # ----------------------------------------------------------------- attempts
 
     def _attempt(self, flow: Flow) -> None:
-        if self._stopped:
-            return self._give_up(flow)
         now_ns, arrival = self.kernel.now_ns, flow.request.arrival
         start = flow.request.start(now_ns)
         submission = self._submitter.write(arrival, start.number, now_ns)
-        self._attempts += 1
-        attempt = Attempt(self._attempts, flow, submission, now_ns)
-        if arrival.job.stream:
-            attempt.cuts_ns = self._cuts_ns(arrival, start.timeout_at_ns)
+        self.attempts += 1
+        attempt = Attempt(self, self.attempts, flow, submission, now_ns)
+        if arrival.job.stream and arrival.job.deadline_ns is None:
+            attempt.cuts_ns = self._cuts_ns(start.timeout_at_ns)
         attempt.leave_handle = self.kernel.at(start.timeout_at_ns, self._leave, attempt, TIMER)
         self._open[attempt.number] = attempt
         self.issued += start.number == 0
         self.peak_in_flight = max(self.peak_in_flight, len(self._open))
         self._log.add(now_ns, arrival.seq, arrival.tenant, "sent", "")
-        return self._send(self.front.arrive, attempt)
+        self._send(self.front.arrive, attempt)
 
-    def _cuts_ns(self, arrival: Arrival, timeout_at_ns: int) -> tuple[int, ...]:
-        """When, at the provider, the answer could be cut off: our patience, the deadline, the run's end."""
-        back_ns = 2 * self.timing.one_way_ns
-        cuts = [timeout_at_ns - back_ns, self.demand.horizon_ns - back_ns]
-        if arrival.job.deadline_ns is not None:
-            cuts.append(arrival.due_ns + arrival.job.deadline_ns - NS // 50)
-        return tuple(sorted(cuts))
+    def _cuts_ns(self, timeout_at_ns: int) -> tuple[int, ...]:
+        """What must be on its way by then to be heard: our patience ends, or the run does."""
+        before_ns = 2 * self.timing.one_way_ns + self.timing.timer_grain_ns
+        return (timeout_at_ns - before_ns, self.demand.horizon_ns - before_ns)
 
     def _leave(self, attempt: Attempt) -> None:
         """Patience is at its end."""
         self._send(self.front.leave, attempt)
         self._ended(attempt, Ending.LEFT, LEFT)
 
-    def hear(self, said: tuple[Attempt, Action]) -> None:
+    def hear(self, attempt: Attempt, action: Action) -> None:
         """The gateway says something. Nobody listens once the attempt is over."""
-        attempt, action = said
         if attempt.number not in self._open:
             return
         reader = attempt.reader
@@ -249,7 +259,13 @@ class Clients:
         if next_due_ns is None:
             self._over(flow, record)
         else:
-            self.kernel.at(next_due_ns, self._attempt, flow)
+            self._retrying[record.seq] = flow
+            self.kernel.at(next_due_ns, self._retry, flow)
+
+    def _retry(self, flow: Flow) -> None:
+        if not self._stopped:
+            del self._retrying[flow.request.arrival.seq]
+            self._attempt(flow)
 
     def _over(self, flow: Flow, last: RequestRecord) -> None:
         self._flows -= 1
@@ -284,11 +300,6 @@ class Clients:
         record, _ = flow.request.ended(at_ns, result)
         self._record(record)
         self._over(flow, record)
-
-    def _unsent(self, arrival: Arrival) -> None:
-        self.scheduled += 1
-        self._flows += 1
-        self._give_up(Flow(self._logical(arrival), None, 0))
 
     def _perhaps_idle(self) -> None:
         if self._exhausted and not self._flows and not self._players:

@@ -1,7 +1,7 @@
-"""The gateway's shell in virtual time: feeds the core, carries out what it says, is back when it wants to be.
+"""The gateway's shell in virtual time: feeds the core and carries out what it says.
 
-It decides nothing. What `gateway/driver.py` and `gateway/exchange.py` do with sockets is done here with messages
-that take a fixed time.
+It decides nothing. What `gateway/driver.py` and `gateway/exchange.py` do with sockets is done here with
+messages that take a fixed time.
 """
 
 from __future__ import annotations
@@ -41,14 +41,12 @@ class Caller(Protocol):
     number: int
     """Unique in the run: the gateway's request id."""
     submission: Submission
-    cuts_ns: tuple[int, ...]
-    """Instants at which its answer may be broken off, ascending: no piece of a stream spans one."""
+    cuts_ns: tuple[int, ...] | None
+    """Instants at which its stream may be broken off: no piece spans one. None: token by token."""
 
-
-class Client(Protocol):
-    """Who hears the answers."""
-
-    def hear(self, said: tuple[Caller, Action]) -> None: ...
+    def hear(self, action: Action) -> None:
+        """The gateway says something to it."""
+        ...
 
 
 class Upstream(Protocol):
@@ -82,13 +80,14 @@ class Exchange:
 class SimulatedGateway:
     """Clients tell `arrive` and `leave`, the provider tells `answered`."""
 
-    def __init__(self, kernel: Kernel, timing: Timing, core: GatewayCore, log: EventLog, watch: Watch) -> None:
+    def __init__(
+        self, kernel: Kernel, timing: Timing, core: GatewayCore, log: EventLog, watch: Watch
+    ) -> None:
         self.kernel = kernel
         self.timing = timing
         self.core = core
-        self.client: Client
         self.upstream: Upstream
-        """Both are connected by the world before it begins."""
+        """Connected by the world before it begins."""
         self._log = log
         self._watch = watch
         self._exchanges: dict[int, Exchange] = {}
@@ -116,17 +115,21 @@ class SimulatedGateway:
         exchange, events = said
         for event in events:
             if exchange.connected:
-                self.feed(event)
+                self._handle(event)
+        self._set_wakeup(self.kernel.now_ns)
         if events and isinstance(events[-1], UpstreamEnded | UpstreamFailed):
             exchange.connected = False
 
     def feed(self, event: Event) -> None:
-        """Tell the core, and do what follows."""
+        """Tell the core, do what follows, and be back when it next wants to know the time."""
+        self._handle(event)
+        self._set_wakeup(self.kernel.now_ns)
+
+    def _handle(self, event: Event) -> None:
         now_ns = self.kernel.now_ns
         for action in self.core.handle(now_ns, event):
             self.carry_out(action)
         self._watch.gateway(now_ns, event)
-        self._set_wakeup(now_ns)
 
     def carry_out(self, action: Action) -> None:
         """Do one thing that the core wants done."""
@@ -144,7 +147,7 @@ class SimulatedGateway:
                 del self._exchanges[action.request_id]
                 self._note(exchange, "released", action.outcome)
             case _:
-                self._send(self.client.hear, (exchange.caller, action))
+                self._send(exchange.caller.hear, action)
 
     def _note(self, exchange: Exchange, event: str, outcome: str) -> None:
         arrival = exchange.caller.submission.arrival

@@ -5,6 +5,8 @@ Cheap sums are looked at after every event; the scheduler's own snapshot after e
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from agentload.gateway.core import GatewayCore
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.snapshot import ClassSnapshot, Snapshot
@@ -22,7 +24,11 @@ class InvariantError(Exception):
 class Watch:
     """Looks at gateway and provider after every event."""
 
-    def __init__(self, gateway: GatewayCore, config: GatewayConfig, provider: Provider, grain_ns: int) -> None:
+    asserts: ClassVar[bool] = True
+
+    def __init__(
+        self, gateway: GatewayCore, config: GatewayConfig, provider: Provider, grain_ns: int
+    ) -> None:
         """`grain_ns`: how late a timer may be, and so how much older than its bound a waiting request."""
         self._gateway = gateway
         self._provider = provider
@@ -63,7 +69,8 @@ class Watch:
             return f"offered {c.offered} is not refused {c.refused} + admitted {c.admitted}"
         ended = c.completed + c.failed + c.expired + c.cancelled + c.evicted
         if c.admitted != ended + seen.running + seen.waiting:
-            return f"admitted {c.admitted} is not ended {ended} + running {seen.running} + waiting {seen.waiting}"
+            now = f"running {seen.running} + waiting {seen.waiting}"
+            return f"admitted {c.admitted} is not ended {ended} + {now}"
         if self._gateway.open_requests != seen.running + seen.waiting:
             known = f"running {seen.running} + waiting {seen.waiting}"
             return f"{self._gateway.open_requests} requests are open, but the scheduler knows {known}"
@@ -103,6 +110,8 @@ class Watch:
 
 class NoWatch(Watch):
     """For mutants that violate an invariant on purpose: looks at nothing."""
+
+    asserts: ClassVar[bool] = False
 
     def gateway(self, now_ns: int, event: object) -> None:
         """Nothing."""

@@ -17,7 +17,7 @@ _FEW_CANCELLED = 64
 
 
 class Kernel:
-    """Integer nanoseconds, no randomness, no hash order: what runs when depends on what was asked for alone."""
+    """Integer nanoseconds, no randomness, no hash order: what was asked for alone decides what runs when."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -34,7 +34,9 @@ class Kernel:
         Returns a handle for `cancel`.
         """
         self._asked = handle = self._asked + 1
-        heappush(self._heap, (max(at_ns, self.now_ns), priority, handle, callback, argument))
+        if at_ns < self.now_ns:
+            at_ns = self.now_ns
+        heappush(self._heap, (at_ns, priority, handle, callback, argument))
         return handle
 
     def cancel(self, handle: int) -> None:

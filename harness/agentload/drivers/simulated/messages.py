@@ -1,7 +1,7 @@
-"""What travels between the parts, as numbers instead of text, and the same in every count as the text would be.
+"""What travels between the parts: numbers instead of text, equal in every count to what the text would be.
 
-A live run writes a message of so many words, and gateway and provider count them again. Here the counts travel:
-`Submission` is a client's request, a frame is a piece of a provider's answer.
+A live run writes a message of so many words, and gateway and provider count them again. Here the counts
+travel: `Submission` is a client's request, a frame is a piece of a provider's answer.
 """
 
 from __future__ import annotations

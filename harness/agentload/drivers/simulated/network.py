@@ -1,8 +1,8 @@
-"""What lies between the parts, and how fine their timers are: fixed numbers, so that nothing is left to chance.
+"""What lies between the parts, and how fine their timers are: fixed numbers, nothing is left to chance.
 
-A one-way delay of 100 µs is what a message over loopback takes through two event loops on a quiet machine. It is
-the same for all, so messages of one sender never overtake each other, and answers that leave together arrive
-together: ties are as common as in life.
+A one-way delay of 100 µs is about what a message over loopback takes through two event loops on a quiet
+machine. It is the same for all, so messages of one sender never overtake each other, and what leaves together
+arrives together: ties are as common as in life.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Which parts a simulated world is built from: the reference's, or the reference with one of them replaced.
 
-Every safeguard is one field. A mutant is `Parts` with one field changed; everything else stays what runs live.
+Every safeguard is behind one field. A mutant is `Parts` with one field changed; the rest is what runs live.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
@@ -48,7 +48,7 @@ class Parts:
     core: type[GatewayCore] = GatewayCore
     shell: type[SimulatedGateway] = SimulatedGateway
     """What carries the core's actions out, and notices that clients leave."""
-    settings: GatewaySettings = GatewaySettings()
+    settings: GatewaySettings = field(default_factory=GatewaySettings)
     gateway_config: Callable[[GatewayConfig], GatewayConfig] = unchanged
     """Queue bounds, caps, retry, estimation, margins: whatever is configured."""
     provider: type[Provider] = Provider

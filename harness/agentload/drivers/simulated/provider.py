@@ -1,7 +1,8 @@
 """The provider's shell in virtual time: brings calls to the core, and sends what is due when it is due.
 
-What `fake_provider/endpoint.py` does with connections. Streams travel in as few pieces as mean the same: the first
-token by itself, then up to `piece_tokens` at once, never across an instant at which the call could be broken off.
+What `fake_provider/endpoint.py` does with connections. Streams travel in as few pieces as mean the same: the
+first token by itself, then up to `piece_tokens` at once, but never across an instant at which the call could
+be broken off.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class SimulatedProvider:
         """Deliver the piece that is due, unless the call has ended or a fault has put the piece off."""
         call, now_ns = exchange.call, self.kernel.now_ns
         if call is None or call.entry.ending is not Ending.OPEN:
-            return
+            return None
         step = self.core.next_step(call, exchange.piece)
         if step.due_ns is None or step.due_ns > now_ns:
             return self._wait_for(exchange, step)
@@ -117,21 +118,17 @@ class SimulatedProvider:
 
     def _piece(self, exchange: Exchange, call: Call) -> int:
         """Tokens that may travel together next."""
-        timing, most = call.timing, self.timing.piece_tokens
-        if timing is None or call.produced == 0 or most == 1:
+        timing, most, cuts_ns = call.timing, self.timing.piece_tokens, exchange.caller.cuts_ns
+        if timing is None or cuts_ns is None or call.produced == 0:
             return 1
         if timing.step_ns == 0:
             return most
         first_ns = timing.token_ns(call.produced)
-        room_ns = min(self.timing.piece_ns, self._next_cut_ns(exchange) - first_ns)
-        return max(1, min(most, room_ns // timing.step_ns + 1))
-
-    def _next_cut_ns(self, exchange: Exchange) -> float:
-        """The next instant at which the call may be broken off, or at which a fault begins or ends."""
-        now_ns = self.kernel.now_ns
-        cuts = [cut_ns for cut_ns in exchange.caller.cuts_ns if cut_ns > now_ns]
-        boundary_ns = self.core.faults.next_boundary_ns(now_ns)
-        return min(cuts if boundary_ns is None else [*cuts, boundary_ns], default=float("inf"))
+        last_ns = first_ns + self.timing.piece_ns
+        for cut_ns in (*cuts_ns, self.core.faults.next_boundary_ns(self.kernel.now_ns)):
+            if cut_ns is not None and self.kernel.now_ns < cut_ns < last_ns:
+                last_ns = cut_ns
+        return max(1, min(most, (last_ns - first_ns) // timing.step_ns + 1))
 
     # ----------------------------------------------------------------- answering
 

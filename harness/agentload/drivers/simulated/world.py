@@ -1,0 +1,116 @@
+"""Client, gateway and provider, wired up: one world, driven to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from agentload.drivers.simulated.client import Clients, Demand
+from agentload.drivers.simulated.digest import EventLog
+from agentload.drivers.simulated.invariants import InvariantError, NoWatch, Watch
+from agentload.drivers.simulated.kernel import OBSERVE, Kernel
+from agentload.drivers.simulated.messages import Submitter
+from agentload.drivers.simulated.network import Timing
+from agentload.drivers.simulated.parts import Parts
+from agentload.drivers.simulated.provider import SimulatedProvider
+from agentload.model import RequestRecord, Sample
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.snapshot import Snapshot
+from fake_provider.config import ProviderConfig
+from fake_provider.ledger import Entry
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinks:
+    """Who takes what the world brings forth, as it comes: nothing is kept inside."""
+
+    record: Callable[[RequestRecord], None] = _nothing
+    sample: Callable[[Sample], None] = _nothing
+    call: Callable[[Entry], None] | None = None
+    """Every ledger entry when it is final. (Up to `max_ledger_entries` the provider keeps them, too.)"""
+
+
+class World:
+    """One simulated run. `run` drives it to its end; `stop`, from a signal handler, say, ends it early."""
+
+    def __init__(
+        self,
+        gateway: GatewayConfig,
+        provider: ProviderConfig,
+        demand: Demand,
+        *,
+        run: int = 1,
+        sinks: Sinks | None = None,
+        parts: Parts | None = None,
+        timing: Timing | None = None,
+    ) -> None:
+        """`run`: the number in markers, 0..65535. Raises UsageError for a policy that does not exist."""
+        sinks, parts, timing = sinks or Sinks(), parts or Parts(), timing or Timing()
+        config = parts.gateway_config(gateway)
+        self.kernel = kernel = Kernel()
+        self.timing = timing
+        self.log = EventLog()
+        self._sinks = sinks
+        self._until_ns = demand.horizon_ns
+        self._stopping = False
+        core = parts.make_core(config, Random(f"{demand.seed}/gateway"))
+        provider_core = parts.provider(parts.provider_config(provider), run=run, on_ended=sinks.call)
+        watch = Watch if parts.watched else NoWatch
+        self.watch = watch(core, config, provider_core, timing.timer_grain_ns)
+        self.gateway = parts.shell(kernel, timing, core, self.log, self.watch)
+        self.provider = SimulatedProvider(kernel, timing, provider_core, self.gateway.answered, self.watch)
+        submitter = Submitter(run, demand.places)
+        self.clients = Clients(
+            kernel, timing, demand, submitter, self.log, keep=sinks.record, idle=kernel.stop
+        )
+        self.clients.front = self.gateway
+        self.gateway.upstream = self.provider
+
+    def run(self) -> None:
+        """To the end: every request has ended, or the drain is over. Raises InvariantError."""
+        if self.timing.sample_ns:
+            self.kernel.at(self.timing.sample_ns, self._sample, None, OBSERVE)
+        self.clients.begin()
+        self.kernel.run(self._until_ns)
+        if self._stopping:
+            self.clients.stop()
+        self.kernel.run(self.kernel.now_ns + self.timing.settle_ns)
+        self._reconcile(self.watch.look(self.kernel.now_ns))
+
+    def stop(self) -> None:
+        """End the run at the present event; what is open then is unfinished."""
+        self._stopping = True
+        self.kernel.stop()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was ended early."""
+        return self._stopping
+
+    def _sample(self, _: None) -> None:
+        seen = self.watch.look(self.kernel.now_ns)
+        self._sinks.sample(Sample(at_ns=seen.at_ns, source="gateway", values=gauges(seen)))
+        self.kernel.at(self.kernel.now_ns + self.timing.sample_ns, self._sample, None, OBSERVE)
+
+    def _reconcile(self, seen: Snapshot) -> None:
+        """Client and gateway must agree on how many attempts there were."""
+        offered, sent = seen.counters.offered, self.clients.attempts
+        if self.watch.asserts and offered != sent:
+            raise InvariantError(f"the clients sent {sent} attempts, the gateway was offered {offered}")
+
+
+def gauges(seen: Snapshot) -> dict[str, float]:
+    """What the live sampler reads from `/debug/queue`, units last."""
+    classes = seen.classes.values()
+    return {
+        "waiting": float(seen.waiting),
+        "in_flight": float(seen.running),
+        "oldest_age_s": seen.oldest_wait_ns / 1e9,
+        "waiting_units": sum(one.waiting_units for one in classes),
+        "waiting_bytes": float(sum(one.waiting_bytes for one in classes)),
+    }
