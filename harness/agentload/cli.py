@@ -130,6 +130,52 @@ def run(
     raise typer.Exit(composition.run(options))
 
 
+@app.command()
+def simulate(
+    profile: ProfileArgument,
+    seed: SeedOption = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Judge so many consecutive seeds, without reports of each.")
+    ] = 1,
+    policy: Annotated[
+        str | None, typer.Option(help="Policy of the bundled gateway, e.g. sfq or fifo.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for this run; reports/<profile>-<time> when omitted.")
+    ] = None,
+    settings: SetOption = None,
+    quick: QuickOption = False,
+    inconclusive: Annotated[str, typer.Option(metavar="pass|fail", help="As in `run`.")] = "fail",
+) -> None:
+    """Play a profile in virtual time: the same plan, gateway, provider, checks and reports, in a second."""
+    from agentload import simulate as composition
+
+    if inconclusive not in ("pass", "fail"):
+        raise UsageError(f"--inconclusive {inconclusive}: must be pass or fail")
+    options = composition.Options(
+        profile=profile,
+        policy=policy,
+        seed=seed,
+        seeds=seeds,
+        out=out,
+        settings=tuple(settings or ()),
+        quick=quick,
+        inconclusive_passes=inconclusive == "pass",
+        command=tuple(sys.argv[1:]),
+    )
+    raise typer.Exit(composition.run(options))
+
+
+@app.command()
+def agree(
+    folder: Annotated[Path, typer.Argument(help="Folder of a live run of the bundled gateway.")],
+) -> None:
+    """Compare a live run with a simulation of the same profile and seed, number by number."""
+    from agentload.agree import run as compare
+
+    raise typer.Exit(compare(folder))
+
+
 @app.command("list")
 def list_(
     what: Annotated[

@@ -295,7 +295,12 @@ def test_the_check_of_work_conservation_can_fail() -> None:
     books = Books(
         gateway(classes=WORKING, capacity_units=8, slots=4, gather_after_s=1e6), policy=TakesHeadOrNothing
     )
-    for op in (("submit", 0, 4_000, 0), ("submit", 1, 3_000, 0), ("submit", 2, 2_000, 0), ("submit", 3, 1_000, 0)):
+    for op in (
+        ("submit", 0, 4_000, 0),
+        ("submit", 1, 3_000, 0),
+        ("submit", 2, 2_000, 0),
+        ("submit", 3, 1_000, 0),
+    ):
         books.apply(op)
     assert len(startable(books)) == 1
 

@@ -53,8 +53,8 @@ def test_a_bucket_grants_when_the_reference_has_the_tokens(
 
 @settings(max_examples=50, deadline=None)
 @given(
-    cost=st.integers(1, 3_000),
-    steps=st.lists(st.integers(0, 3 * NS), min_size=1, max_size=60),
+    cost=st.integers(100, 2_000),
+    steps=st.lists(st.integers(0, 3 * NS), min_size=1, max_size=30),
 )
 def test_what_is_granted_never_exceeds_burst_and_rate_over_any_stretch(cost: int, steps: list[int]) -> None:
     bucket = Bucket(60_000, 2.0)
@@ -62,7 +62,7 @@ def test_what_is_granted_never_exceeds_burst_and_rate_over_any_stretch(cost: int
     now_ns = 0
     for step in steps:
         now_ns += step
-        while bucket.ready_ns(cost) <= now_ns and cost <= 2_000:
+        while bucket.ready_ns(cost) <= now_ns:
             bucket.take(now_ns, cost)
             granted.append((now_ns, cost))
     for first, (start_ns, _) in enumerate(granted):

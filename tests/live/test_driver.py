@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+import msgspec
 import pytest
 
 from agentload.drivers.live import LiveDriver
@@ -228,58 +231,60 @@ def test_a_stray_locust_configuration_does_no_harm(tmp_path: Path, monkeypatch: 
         assert driver.result().issued == 12
 
 
-def test_workers_from_elsewhere_are_waited_for(tmp_path: Path) -> None:
-    chosen = profile(0.5, open_tenant("a", 80))
-    hands: list[subprocess.Popen[bytes]] = []
+WORKER = [sys.executable, "-m", "agentload.drivers.locust_worker"]
+
+
+@contextmanager
+def started_by_hand(folder: Path, *command: str) -> Generator[subprocess.Popen[bytes]]:
+    """A worker as somebody on another host would start it."""
+    with (folder / "by-hand.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        with (
-            tiny_server(tmp_path) as port,
-            driver_for(config(chosen, port, tmp_path, expect_workers=2)) as driver,
-        ):
-            driver.start()
-            address = ["127.0.0.1", str(driver.port)]
-            command = [sys.executable, "-m", "agentload.drivers.locust_worker", *address]
-            with (tmp_path / "hands.log").open("wb") as log:
-                hands = [subprocess.Popen(command, stdout=log, stderr=log) for _ in range(2)]
-            events = events_of(driver)
-            assert isinstance(events[-1], Done)
-            assert driver.result().issued == 40
-            assert [hand.wait(10) for hand in hands] == [0, 0]
+        yield process
     finally:
-        for hand in hands:
-            hand.kill()
-            hand.wait()
+        process.kill()
+        process.wait()
+
+
+def test_workers_from_elsewhere_are_waited_for(tmp_path: Path) -> None:
+    chosen = config(profile(0.5, open_tenant("a", 80)), 1, tmp_path, expect_workers=2)
+    with tiny_server(tmp_path) as port:
+        chosen.target["port"] = port
+        with driver_for(chosen) as driver:
+            driver.start()
+            command = [*WORKER, "127.0.0.1", str(driver.port)]
+            with started_by_hand(tmp_path, *command) as one, started_by_hand(tmp_path, *command) as other:
+                assert isinstance(events_of(driver)[-1], Done)
+                assert driver.result().issued == 40
+                assert [one.wait(10), other.wait(10)] == [0, 0]
     assert {record.worker for record in records(tmp_path)} == {0, 1}
 
 
 def has_time_namespaces() -> bool:
     """Whether a process may be given another monotonic clock here."""
+    if shutil.which("unshare") is None:
+        return False
     probe = ["unshare", "--time", "--monotonic", "100000", "--fork", "true"]
-    return shutil.which("unshare") is not None and subprocess.run(probe, capture_output=True).returncode == 0
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.skipif(not has_time_namespaces(), reason="needs time namespaces (Linux, privileged)")
 def test_a_worker_with_another_clock_agrees_on_time_zero(tmp_path: Path) -> None:
     """As on another host: its monotonic clock is 100,000 seconds ahead."""
-    chosen = profile(0.5, open_tenant("a", 80))
-    with (
-        tiny_server(tmp_path) as port,
-        driver_for(config(chosen, port, tmp_path, expect_workers=1)) as driver,
-    ):
-        driver.start()
-        command = ["unshare", "--time", "--monotonic", "100000", "--fork", "--kill-child"]
-        command += [sys.executable, "-m", "agentload.drivers.locust_worker", "127.0.0.1", str(driver.port)]
-        with (
-            (tmp_path / "hand.log").open("wb") as log,
-            subprocess.Popen(command, stdout=log, stderr=log) as hand,
-        ):
-            events_of(driver)
-            assert hand.wait(10) == 0
+    chosen = config(profile(0.5, open_tenant("a", 80)), 1, tmp_path, expect_workers=1)
+    ahead = ["unshare", "--time", "--monotonic", "100000", "--fork", "--kill-child"]
+    with tiny_server(tmp_path) as port:
+        chosen.target["port"] = port
+        with driver_for(chosen) as driver:
+            driver.start()
+            with started_by_hand(tmp_path, *ahead, *WORKER, "127.0.0.1", str(driver.port)) as worker:
+                events_of(driver)
+                assert worker.wait(10) == 0
     kept = records(tmp_path)
     assert len(kept) == 40
     assert median(record.sent_ns - record.due_ns for record in kept) < 1_000_000_000
-    worker = msgspec.json.decode((tmp_path / "workers.json").read_bytes(), type=dict[str, WorkerState])["0"]
-    assert worker.clock_offset_ns == pytest.approx(100_000 * 10**9, abs=10**8)
+    states = msgspec.json.decode((tmp_path / "workers.json").read_bytes(), type=dict[str, WorkerState])
+    assert states["0"].clock_offset_ns == pytest.approx(100_000 * 10**9, abs=10**8)
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:

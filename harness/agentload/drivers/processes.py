@@ -229,4 +229,6 @@ def check_port_free(port: int, option: str) -> None:
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise UsageError(f"{option} {port}: cannot be listened on: {(error.strerror or '').lower()}") from None
+        raise UsageError(
+            f"{option} {port}: cannot be listened on: {(error.strerror or '').lower()}"
+        ) from None

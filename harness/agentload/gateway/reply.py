@@ -24,6 +24,7 @@ class UpstreamReply:
         self.usage: Usage | None = None
         self.output_tokens = 0
         self._plain = PlainMeter(max_bytes=max_bytes)
+        self._whole: Reading | None = None
         self._meter = SseMeter(hide_usage=hide_usage) if self.is_stream else self._plain
 
     @property
@@ -37,13 +38,17 @@ class UpstreamReply:
 
     def finish(self) -> Reading:
         """The body is over: read what can only be read as a whole."""
-        return Reading() if self.terminal else self.take(self._meter.finish())
+        if self.terminal:
+            return Reading()
+        return self.take(self._meter.finish() if self._whole is None else self._whole)
 
     def read(self, reading: Reading) -> Reading:
-        """Take what somebody else has read (the simulator): a plain body is kept as it came."""
-        if not self.is_stream:
-            self._plain.feed(reading.forward)
-        return self.take(reading)
+        """Take what somebody else has read (the simulator); a plain answer counts when it is over."""
+        if self.is_stream:
+            return self.take(reading)
+        self._plain.feed(reading.forward)
+        self._whole = reading
+        return Reading()
 
     def take(self, reading: Reading) -> Reading:
         """Count what has been read; the provider's own count replaces ours."""

@@ -178,12 +178,16 @@ class Admission:
         late = self._too_late(now_ns, request, cls)
         if late is not None:
             return self._refusals.for_good(request, late)
+        if self._limits.paused_until_ns > now_ns and self._outlasted(now_ns, request, cls):
+            return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
+        return None
+
+    def _outlasted(self, now_ns: int, request: Request, cls: ServiceClass) -> bool:
+        """Whether the provider's pause lasts longer than the request can wait."""
         patience_ns = cls.max_wait_ns
         if request.deadline_ns is not None:
             patience_ns = min(patience_ns, request.deadline_ns - now_ns)
-        if self._limits.paused_until_ns - now_ns > patience_ns:
-            return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
-        return None
+        return self._limits.paused_until_ns - now_ns > patience_ns
 
     def _too_wide(self, request: Request, cls: ServiceClass) -> bool:
         """By what it declares: what was learnt changes, and a refusal for good must not."""
@@ -347,9 +351,7 @@ class Admission:
             ticket.provider_tokens += overrun
             self._limits.overrun(now_ns, overrun)
 
-    def _too_late(
-        self, now_ns: int, request: Request, cls: ServiceClass, wait_ns: int = 0
-    ) -> Reason | None:
+    def _too_late(self, now_ns: int, request: Request, cls: ServiceClass, wait_ns: int = 0) -> Reason | None:
         """Why it must not start after `wait_ns`: its deadline has passed, or passes before it is served."""
         if request.deadline_ns is None:
             return None

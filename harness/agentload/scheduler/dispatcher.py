@@ -92,9 +92,9 @@ class Dispatcher:
         if not share.contending:
             share.lift(self._class_v())
             share.contending = True
-        if not pool.has_slot(share):
-            return None
         room = pool.room(share)
+        if room < 0:
+            return None
         if self._gathering:
             gathering = self._gathering_in(pool)
             if gathering is not None:

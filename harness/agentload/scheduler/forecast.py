@@ -19,6 +19,7 @@ class Forecast:
     def __init__(self, classes: list[ServiceClass], limits: ProviderLimits) -> None:
         self._classes = classes
         self._of_pool = {cls.name: [c for c in classes if c.pool is cls.pool] for cls in classes}
+        self._one_pool = all(cls.pool is classes[0].pool for cls in classes)
         self._limits = limits
 
     def wait_ns(self, now_ns: int, ticket: Ticket) -> int:
@@ -26,15 +27,19 @@ class Forecast:
         cls = ticket.service_class
         calls_ahead = cls.queue.ahead(ticket) / (cls.work.mean or ticket.work)
         service_ns = cls.service.moving.mean
-        at_pool = round((calls_ahead + 1) * self._pool_interval_ns(cls, service_ns)) if service_ns else 0
-        at_provider = self._provider_wait_ns(now_ns, ticket, calls_ahead)
-        return max(0, at_pool, at_provider, _cap_wait_ns(ticket, service_ns))
+        part = _part(cls, self._of_pool[cls.name])
+        wait_ns = (calls_ahead + 1) * _pool_interval_ns(cls, service_ns, part)
+        if ticket.lane.blocked:
+            # A tenant at its cap is served `tenant_slots` at a time, whatever else is free.
+            wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.tenant_slots * service_ns)
+        return max(round(wait_ns), self._provider_wait_ns(now_ns, ticket, calls_ahead, part))
 
     def interval_ns(self, cls: ServiceClass) -> int:
         """Time between two starts of the class's calls while it has work waiting."""
         service_ns = cls.service.moving.mean or _GUESS_NS
-        at_pool = self._pool_interval_ns(cls, service_ns)
-        at_provider = self._limits.interval_ns(cls.tokens.mean) / _part(cls, self._classes)
+        part = _part(cls, self._of_pool[cls.name])
+        at_pool = _pool_interval_ns(cls, service_ns, part)
+        at_provider = self._limits.interval_ns(cls.tokens.mean) / self._provider_part(cls, part)
         return max(1, round(max(at_pool, at_provider)))
 
     def lane_interval_ns(self, cls: ServiceClass, lane: TenantLane) -> int:
@@ -44,26 +49,24 @@ class Forecast:
         by_cap = service_ns / cls.pool.tenant_slots if cls.capped else 0.0
         return max(1, round(max(by_weight, by_cap)))
 
-    def _provider_wait_ns(self, now_ns: int, ticket: Ticket, calls_ahead: float) -> int:
+    def _provider_wait_ns(self, now_ns: int, ticket: Ticket, calls_ahead: float, part: float) -> int:
         if not self._limits.limited:
-            return self._limits.paused_until_ns - now_ns
-        calls = calls_ahead / _part(ticket.service_class, self._classes)
-        tokens = calls * ticket.service_class.tokens.mean + ticket.provider_tokens
-        return self._limits.drained_ns(calls + 1, tokens) - now_ns
+            return max(0, self._limits.paused_until_ns - now_ns)
+        cls = ticket.service_class
+        calls = calls_ahead / self._provider_part(cls, part)
+        tokens = calls * cls.tokens.mean + ticket.provider_tokens
+        return max(0, self._limits.drained_ns(calls + 1, tokens) - now_ns)
 
-    def _pool_interval_ns(self, cls: ServiceClass, service_ns: float) -> float:
-        """By slots or by units, whichever is scarcer, at the class's part of the pool."""
-        part = _part(cls, self._of_pool[cls.name])
-        if not cls.share.borrows:
-            part = min(part, cls.share.nominal)
-        return service_ns / part * max(1 / cls.pool.slots, cls.work.mean / cls.pool.capacity)
+    def _provider_part(self, cls: ServiceClass, part_of_pool: float) -> float:
+        """At the provider the classes of all pools meet."""
+        return part_of_pool if self._one_pool else _part(cls, self._classes)
 
 
-def _cap_wait_ns(ticket: Ticket, service_ns: float) -> int:
-    """A tenant at its cap is served `tenant_slots` at a time, whatever else is free."""
-    if not ticket.lane.blocked:
-        return 0
-    return round(len(ticket.lane.waiting) / ticket.service_class.pool.tenant_slots * service_ns)
+def _pool_interval_ns(cls: ServiceClass, service_ns: float, part: float) -> float:
+    """By slots or by units, whichever is scarcer, at the class's part of the pool."""
+    if not cls.share.borrows:
+        part = min(part, cls.share.nominal)
+    return service_ns / part * max(1 / cls.pool.slots, cls.work.mean / cls.pool.capacity)
 
 
 def _part(cls: ServiceClass, rivals: list[ServiceClass]) -> float:

@@ -122,24 +122,23 @@ class Pool:
         self._unmet_slots = sum(share.unmet_slots for share in self.shares.values())
         self._in_flight: dict[str, int] = {}
 
-    def has_slot(self, share: ClassShare) -> bool:
-        """Whether the class may have one more call in flight."""
-        if not share.borrows and share.slots_used >= share.nominal_slots:
-            return False
-        kept_for_others = self._unmet_slots - share.unmet_slots
-        return self.slots_free > kept_for_others
-
     def room(self, share: ClassShare) -> int:
-        """Micro-units that the class may take now."""
-        room = self.free_for(share)
-        if not share.borrows and share.units_used:
-            # With nothing in flight it may take more: a job wider than its share would never run otherwise.
-            room = min(room, share.nominal_units - share.units_used)
-        return room
+        """Micro-units that the class may take now for one more call; -1 when there is no slot for it."""
+        if self.slots_free <= self._unmet_slots - share.unmet_slots:
+            return -1
+        room = self.capacity - self.units_used - self._unmet_units + share.unmet_units
+        return room if share.borrows else min(room, self._left_of_own(share))
+
+    def _left_of_own(self, share: ClassShare) -> int:
+        """What a class that may not borrow has left of its share."""
+        if share.slots_used >= share.nominal_slots:
+            return -1
+        # With nothing in flight it may take more: a job wider than its share would never run otherwise.
+        return share.nominal_units - share.units_used if share.units_used else self.capacity
 
     def free_for(self, share: ClassShare) -> int:
         """Micro-units that are free and not kept for other classes."""
-        return self.capacity - self.units_used - (self._unmet_units - share.unmet_units)
+        return self.capacity - self.units_used - self._unmet_units + share.unmet_units
 
     def widest(self, share: ClassShare) -> int:
         """Micro-units that the class can ever take for one job."""

@@ -76,7 +76,7 @@ class RetryAdvice:
         if self.tickets and self._config.jitter == "full":
             stretched = wait_s * (1 + _JITTER * self._random.random())
             wait_s = stretched if wait_s < cap else cap * (1 - _BEYOND_CAP * self._random.random())
-        return max(1, math.ceil(min(wait_s, cap)) if cap >= 1 else 1)
+        return max(1, min(math.ceil(wait_s), int(cap)))
 
     def _floor_s(self, attempt: int) -> float:
         if attempt <= 0:

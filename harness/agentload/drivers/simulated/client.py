@@ -290,6 +290,7 @@ class Clients:
     def _end_of_drain(self, _: None) -> None:
         for attempt in list(self._open.values()):
             self.kernel.cancel(attempt.leave_handle)
+            self._send(self.front.leave, attempt)
             self._ended(attempt, Ending.OPEN)
 
     def _give_up(self, flow: Flow) -> None:

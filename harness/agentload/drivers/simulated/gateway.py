@@ -115,21 +115,17 @@ class SimulatedGateway:
         exchange, events = said
         for event in events:
             if exchange.connected:
-                self._handle(event)
-        self._set_wakeup(self.kernel.now_ns)
+                self.feed(event)
         if events and isinstance(events[-1], UpstreamEnded | UpstreamFailed):
             exchange.connected = False
 
     def feed(self, event: Event) -> None:
         """Tell the core, do what follows, and be back when it next wants to know the time."""
-        self._handle(event)
-        self._set_wakeup(self.kernel.now_ns)
-
-    def _handle(self, event: Event) -> None:
         now_ns = self.kernel.now_ns
         for action in self.core.handle(now_ns, event):
             self.carry_out(action)
         self._watch.gateway(now_ns, event)
+        self._set_wakeup(now_ns)
 
     def carry_out(self, action: Action) -> None:
         """Do one thing that the core wants done."""

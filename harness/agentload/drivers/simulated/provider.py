@@ -32,6 +32,8 @@ from fake_provider.openai import OpenAIChat
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _STREAM: Headers = ((b"content-type", b"text/event-stream; charset=utf-8"),)
 _OVERLOADED = ProviderError(code="server_is_overloaded", message="The requested model is overloaded.")
+_INVALID = ProviderError(code="invalid_answer", message="the body is not a chat completion")
+"""What the gateway makes of a plain body that ends early but well-formed."""
 _WIRE = OpenAIChat()
 
 Answered = Callable[[tuple[Exchange, Sequence[UpstreamEvent]]], None]
@@ -187,5 +189,9 @@ def _reading(call: Call, step: Step) -> Reading:
         used = Usage(call.request.input_tokens, call.output_tokens)
         frame = Frame(seq, tokens, used.input_tokens, used.output_tokens, done=True)
         return Reading(forward=frame.encode(), tokens=tokens, usage=used, terminal=True)
-    error = _OVERLOADED if step.then is Then.ERROR and call.request.stream else None
+    error = None
+    if call.request.stream:
+        error = _OVERLOADED if step.then is Then.ERROR else None
+    elif step.then is Then.END:
+        error = _INVALID
     return Reading(forward=Frame(seq, tokens).encode(), tokens=tokens, error=error)

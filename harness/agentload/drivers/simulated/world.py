@@ -76,7 +76,8 @@ class World:
         if self.timing.sample_ns:
             self.kernel.at(self.timing.sample_ns, self._sample, None, OBSERVE)
         self.clients.begin()
-        self.kernel.run(self._until_ns)
+        if not self._stopping:
+            self.kernel.run(self._until_ns)
         if self._stopping:
             self.clients.stop()
         self.kernel.run(self.kernel.now_ns + self.timing.settle_ns)

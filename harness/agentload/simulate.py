@@ -1,0 +1,178 @@
+"""The composition root of a simulated run: profile → plan → virtual time → judge → reports → exit code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from agentload import __version__, judge, plan, profile, rundir
+from agentload.drivers.simulated.latency_log import write_latencies
+from agentload.drivers.simulated.network import Timing
+from agentload.drivers.simulated.parts import Parts
+from agentload.drivers.simulated.recording import DRIVER, Recording
+from agentload.errors import ExitCode
+from agentload.model import NS, Plan, Profile, Run, Status
+from agentload.report import Result, WhenInconclusive, terminal, write_all
+from agentload.rundir import Manifest, RunDir, storage_error
+
+EXIT_CODES = {
+    Status.PASSED: ExitCode.PASSED,
+    Status.FAILED: ExitCode.FAILED,
+    Status.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+}
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for, as typed."""
+
+    profile: str
+    policy: str | None = None
+    seed: int | None = None
+    seeds: int = 1
+    """So many consecutive seeds; 1: a run with all its reports."""
+    out: Path | None = None
+    settings: tuple[str, ...] = ()
+    quick: bool = False
+    inconclusive_passes: bool = False
+    command: tuple[str, ...] = ()
+
+
+def simulate(
+    chosen: Profile,
+    seed: int,
+    *,
+    policy: str | None = None,
+    parts: Parts | None = None,
+    timing: Timing | None = None,
+) -> Run:
+    """One run in virtual time. Pure: equal arguments give equal runs, to the nanosecond, in every process.
+
+    `policy` replaces the profile's; `parts` replaces safeguards of the gateway, the provider or the clients.
+    Raises UsageError for a policy that does not exist, InvariantError when something happens that never can.
+    """
+    chosen = with_policy(chosen, policy)
+    return Recording(chosen, plan.draw(chosen, seed), parts, timing).record()
+
+
+def with_policy(chosen: Profile, policy: str | None) -> Profile:
+    """The profile with another policy of the bundled gateway."""
+    if policy is None:
+        return chosen
+    return chosen.model_copy(update={"gateway": chosen.gateway.model_copy(update={"policy": policy})})
+
+
+def run(options: Options) -> int:
+    """`agentload simulate`, from options to exit code. Raises AgentloadError (one line)."""
+    console = Console(highlight=False)
+    chosen, seed = prepare(options)
+    if options.seeds > 1:
+        from agentload import seed_sweep
+
+        return seed_sweep.run(options, chosen, seed, console)
+    return _run_one(options, chosen, plan.draw(chosen, seed), console)
+
+
+def prepare(options: Options) -> tuple[Profile, int]:
+    """The profile as asked for, and the (first) seed. Raises AgentloadError."""
+    settings = list(options.settings)
+    if options.policy is not None:
+        settings.append(f"gateway.policy={options.policy}")
+    chosen = profile.load(profile.find(options.profile), settings)
+    if options.quick:
+        chosen = profile.quick(chosen)
+    return chosen, chosen.seed if options.seed is None else options.seed
+
+
+def circumstances(options: Options) -> dict[str, Any]:
+    """What the manifest says beside profile and plan."""
+    return {
+        "command": ["agentload", *options.command],
+        "target": {"kind": "bundled"},
+        "versions": {"agentload": __version__, "python": platform.python_version()},
+        "machine": {"system": platform.platform(), "processors": os.cpu_count() or 0},
+    }
+
+
+# --------------------------------------------------------------------------- one run
+
+
+def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -> int:
+    recording = Recording(chosen, drawn)
+    started = datetime.now()
+    folder = RunDir.create(chosen.name, started, out=options.out)
+    manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **circumstances(options))
+    console.print(
+        f"{chosen.name}: {chosen.about}\n"
+        f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, {chosen.duration_ns / NS:g} s of virtual time, "
+        f"into {folder.path}",
+        soft_wrap=True,
+    )
+    with interruptible(recording.stop):
+        recorded = recording.record()
+        _write_down(folder, manifest, recorded, started)
+        recorded.meta |= rundir.meta(manifest) | {"digest": recorded.meta["digest"]}
+        status = _report(folder, recorded, options.inconclusive_passes, console)
+    if recorded.interrupted:
+        console.print("interrupted: the report covers what was done until then")
+        return ExitCode.INTERRUPTED
+    return exit_code(status, options.inconclusive_passes)
+
+
+def exit_code(status: Status, inconclusive_passes: bool) -> ExitCode:
+    """What a verdict over all means for the shell."""
+    if status is Status.INCONCLUSIVE and inconclusive_passes:
+        return ExitCode.PASSED
+    return EXIT_CODES[status]
+
+
+def _write_down(folder: RunDir, manifest: Manifest, recorded: Run, started: datetime) -> None:
+    folder.save(recorded, manifest)
+    try:
+        with folder.latency_log.open("w", encoding="utf-8") as stream:
+            write_latencies(recorded.profile, recorded.records, stream, started.timestamp())
+    except OSError as error:
+        raise storage_error(error, folder.latency_log, "") from error
+
+
+def _report(folder: RunDir, recorded: Run, inconclusive_passes: bool, console: Console) -> Status:
+    """Judge, write every report, print the verdicts and the digest."""
+    verdicts = judge.judge(recorded)
+    status = judge.overall(verdicts)
+    when = WhenInconclusive.PASS if inconclusive_passes else WhenInconclusive.ERROR
+    result = Result.of(recorded, verdicts, status, when)
+    paths = write_all(result, folder.path, warn=lambda line: console.print(line, style="yellow"))
+    terminal.print_result(result, console, paths)
+    console.print(f"  digest {recorded.meta['digest']}", style="dim")
+    return status
+
+
+# --------------------------------------------------------------------------- ^C
+
+
+@contextmanager
+def interruptible(stop: Callable[[], None]) -> Generator[None]:
+    """The first ^C (or SIGTERM) calls `stop`, so that what was done is reported; the second just leaves."""
+    interrupts = 0
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts > 1:
+            raise KeyboardInterrupt
+        stop()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
