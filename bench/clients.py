@@ -34,7 +34,7 @@ from agentload.drivers.http1 import Endpoint, Http1Client
 from agentload.measure import Recorder
 from agentload.model import Arrival, Job
 from agentload.targets import bundled
-from agentload.wire import marker_of, request_bytes
+from agentload.wire import RequestWriter, marker_of
 
 REQUEST_ID = 5
 
@@ -44,7 +44,7 @@ def same_request(port: int) -> tuple[str, dict[str, str], bytes]:
     job = Job(input_tokens=24, output_tokens=2, declared_output_tokens=None)
     arrival = Arrival(seq=0, tenant="a", service_class="standard", phase="steady", due_ns=0, job=job)
     target = bundled(f"http://127.0.0.1:{port}")
-    raw = request_bytes(target, arrival, marker_of(REQUEST_ID, 0, arrival, 0), 0)
+    raw = RequestWriter(target).write(arrival, marker_of(REQUEST_ID, 0, arrival, 0), 0)
     head, _, body = raw.partition(b"\r\n\r\n")
     fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
     return target.path, {k: v for k, v in fields.items() if k not in ("Host", "Content-Length")}, body

@@ -13,7 +13,7 @@ How to drive it, live or in virtual time:
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +40,8 @@ from fake_provider.marker import Marker
 from fake_provider.reply import ReplyTiming
 
 NS_PER_MS = 1_000_000
+_VISITS_KEPT = 20_000
+"""Markers remembered: a gateway sends a call again within moments, and memory must not grow with the calls."""
 # What the caller has seen of a status line once the answer ended so; RESET leaves it as it was.
 _ANSWERED = (Then.COMPLETE, Then.CLOSE, Then.END, Then.ERROR)
 
@@ -218,7 +220,8 @@ class Provider:
         self.policy = policies.make(config)
         self.ledger = Ledger(run, max_entries=config.max_ledger_entries, on_ended=self._on_ended)
         self.faults = timeline
-        self._visits: Counter[Marker] = Counter()
+        self._visits: OrderedDict[Marker, int] = OrderedDict()
+        """How often each of the latest markers has come."""
         self._apply_faults(now_ns)
 
     def add_fault(self, now_ns: int, fault: Fault) -> int:
@@ -274,8 +277,10 @@ class Provider:
         """The same call of the same run draws the same numbers; a gateway's own retry of it draws others."""
         if marker is None:
             return f"{self.config.seed}/unmarked/{entry.call}"
-        visit = self._visits[marker]
+        visit = self._visits.get(marker, 0)
         self._visits[marker] = visit + 1
+        if len(self._visits) > _VISITS_KEPT:
+            self._visits.popitem(last=False)
         key = f"{self.config.seed}/{marker.run}/{marker.tenant}/{marker.seq}/{marker.attempt}"
         return f"{key}/{visit}" if visit else key
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from binascii import crc_hqx
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
+
+import msgspec
 
 from fake_provider.words import MARKER_WORDS, filler, filler_chars
 
@@ -37,8 +38,7 @@ _AFTER_OPENER = re.compile(rf"(?<![a-z]){OPENER}{_WORD * (MARKER_TOKENS - 1)}")
 _ACK = re.compile(rf"(?<![a-z]){ACK}(?={_WORD * (ACK_TOKENS - 1)})")
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(msgspec.Struct, frozen=True, gc=False):
     """What a client says about itself. Raises ValueError when a number does not fit its words."""
 
     run: int
@@ -127,7 +127,7 @@ def decode_ack(text: str) -> int | None:
 
 
 def _words(data: bytes) -> str:
-    return " ".join(MARKER_WORDS[byte] for byte in data)
+    return " ".join(map(MARKER_WORDS.__getitem__, data))
 
 
 def _with_crc(body: bytes) -> bytes:

@@ -71,7 +71,10 @@ TOPIC_WORDS = 64
 """Words in one topic: texts with different offsets use different words, so that similarity caches miss."""
 
 _TOPIC_STEP = 97
-_LOOP: tuple[str, ...] = tuple(f" {word}" for word in FILLER_WORDS + FILLER_WORDS[:TOPIC_WORDS])
+_RING = tuple(f" {word}" for word in FILLER_WORDS + FILLER_WORDS[:TOPIC_WORDS])
+_TEXT = "".join(_RING)
+_BEGINS: tuple[int, ...] = tuple(accumulate(map(len, _RING), initial=0))
+"""Where in the text each word begins, with the space before it."""
 
 
 def filler(n: int, offset: int = 0, skip: int = 0) -> str:
@@ -80,21 +83,25 @@ def filler(n: int, offset: int = 0, skip: int = 0) -> str:
     `skip` leaves out the first tokens of the same text, so `filler(a) + filler(b, skip=a) == filler(a + b)`.
     """
     start = offset * _TOPIC_STEP % len(FILLER_WORDS)
-    turn = start + skip % TOPIC_WORDS
-    topic = _LOOP[turn : start + TOPIC_WORDS] + _LOOP[start:turn]
+    turn, end = start + skip % TOPIC_WORDS, start + TOPIC_WORDS
     whole, rest = divmod(n, TOPIC_WORDS)
-    return "".join(topic) * whole + "".join(topic[:rest])
+    topics = (_words(turn, end) + _words(start, turn)) * whole if whole else ""
+    if turn + rest <= end:
+        return topics + _words(turn, turn + rest)
+    return topics + _words(turn, end) + _words(start, turn + rest - TOPIC_WORDS)
 
 
-_CHARS_BEFORE: tuple[int, ...] = tuple(accumulate((len(word) for word in _LOOP), initial=0))
+def _words(start: int, end: int) -> str:
+    """A stretch of the ring, cut from the text: joining words one by one would cost three times as much."""
+    return _TEXT[_BEGINS[start] : _BEGINS[end]]
 
 
 def filler_chars(n: int, offset: int = 0) -> int:
     """`len(filler(n, offset))`, without making the text."""
     start = offset * _TOPIC_STEP % len(FILLER_WORDS)
-    before = _CHARS_BEFORE[start]
+    before = _BEGINS[start]
     whole, rest = divmod(n, TOPIC_WORDS)
-    return whole * (_CHARS_BEFORE[start + TOPIC_WORDS] - before) + _CHARS_BEFORE[start + rest] - before
+    return whole * (_BEGINS[start + TOPIC_WORDS] - before) + _BEGINS[start + rest] - before
 
 
 def count_tokens(text: str) -> int:

@@ -1,7 +1,7 @@
 """The real gateway and the real provider, ASGI application to ASGI application, without sockets.
 
-Messages take a fixed time from one end to the other, streams are streams (a message at a time), and who closes a
-connection is noticed at the other end: what an in-memory transport that collects bodies would hide.
+Messages take a fixed time from one end to the other, streams are streams (a message at a time), and whoever
+closes a connection is noticed at the other end: what a transport that collects bodies would hide.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from fake_provider.ledger import Entry
 from fake_provider.transport import PEER, Peer
 
 Message = MutableMapping[str, Any]
-App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+App = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
 CLOSED: Message = {"type": "closed"}
 
 
@@ -165,7 +167,7 @@ class Stack:
         self._loop = asyncio.get_running_loop()
 
     async def play(self) -> list[RequestRecord]:
-        """Every arrival at its due time, every closed-loop user; the records in the order in which they ended."""
+        """Every arrival at its due time, every closed-loop user; the records as they ended."""
         flows = [self._loop.create_task(self._open_loop(arrival)) for arrival in self.plan.arrivals]
         flows += [self._loop.create_task(self._play(user)) for user in self._loops.users]
         await asyncio.gather(*flows)

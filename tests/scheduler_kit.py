@@ -1,4 +1,4 @@
-"""A gateway in virtual time around the admission scheduler, and its books, kept apart from the scheduler's own."""
+"""A gateway in virtual time around the admission scheduler, with books of its own."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def gateway(
         lease_s=lease_s,
     )
     contracts = {
-        name: TenantConfig(service_class=first, weight=weight) for name, weight in (weights or {}).items()
+        name: TenantConfig.model_validate({"class": first, "weight": weight})
+        for name, weight in (weights or {}).items()
     }
     return GatewayConfig(
         policy=policy,
@@ -93,7 +94,7 @@ class Scene:
     def submit(
         self, tenant: str = "a", tokens: int = 1000, *, real_tokens: int | None = None, **fields: Any
     ) -> Request:
-        """A request of so many tokens, all of them output, as declared; `real_tokens` is what it will produce.
+        """A request that declares so many output tokens and will produce `real_tokens` (None: as declared).
 
         Its kind is its own unless a workflow is given, so that nothing is learnt and the estimate is exact.
         """
@@ -194,9 +195,8 @@ def serve_backlogged(
     after: Callable[[], None] = lambda: None,
     **fields: Any,
 ) -> None:
-    """Keep `depth` jobs of every tenant waiting while so many jobs end, one at a time, oldest first or at random.
-
-    Real costs come from `draw`; `after` runs after each job.
+    """Keep `depth` jobs of every tenant waiting or running while so many jobs end, the oldest first or one at
+    random. Costs come from `draw`; `after` runs after each job.
     """
     for tenant in tenants:
         for _ in range(depth):

@@ -1,7 +1,7 @@
-"""An asyncio event loop in virtual time: when nothing is left to do at an instant, it jumps to the next timer.
+"""An asyncio event loop in virtual time: when nothing is left to do, it jumps to the next timer.
 
-For in-memory work only: real sockets and threads know nothing of it. Timers run in the order of (instant, when
-they were set), so a run is the same every time; asyncio's own heap leaves ties to chance.
+For in-memory work only: real sockets and threads know nothing of it. Timers run in the order of (instant,
+when they were set), so a run is the same every time; asyncio's own heap leaves ties to chance.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Jump(selectors.DefaultSelector):
-    """Stands in for waiting: time passes at once. What is registered (the loop's own wake-up pipe) is kept."""
+    """Stands in for waiting: time passes at once. (What is registered is the loop's own wake-up pipe.)"""
 
     def __init__(self) -> None:
         super().__init__()

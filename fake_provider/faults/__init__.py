@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fake_provider.call import Call, Cut, Reason
 from fake_provider.config import FaultSpec
-from fake_provider.plugins import find, names
+from fake_provider.plugins import find, folders, names
 
 NS = 1_000_000_000
 
@@ -93,8 +93,13 @@ class Fault(BaseModel):
 
 
 def kinds() -> list[str]:
-    """The names of all faults, sorted."""
-    return names(__name__)
+    """The names of all faults, sorted; those in `FOLDER/faults` of AGENTLOAD_PLUGINS among them."""
+    return names(__name__, folders("faults"))
+
+
+def of_kind(kind: str) -> type[Fault]:
+    """The class of that name. Raises LookupError, with a suggestion, for an unknown one."""
+    return find(__name__, Fault, kind, folders("faults"))
 
 
 def make(spec: FaultSpec, now_ns: int) -> Fault:
@@ -102,7 +107,7 @@ def make(spec: FaultSpec, now_ns: int) -> Fault:
 
     Raises LookupError for an unknown kind and pydantic.ValidationError for wrong parameters.
     """
-    fault = find(__name__, Fault, spec.kind)
+    fault = of_kind(spec.kind)
     start_ns = now_ns + round(spec.after_s * NS)
     end_ns = None if spec.seconds is None else start_ns + round(spec.seconds * NS)
     times = {"start_ns": start_ns, "end_ns": end_ns, "tenant": spec.tenant}

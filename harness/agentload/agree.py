@@ -100,25 +100,20 @@ def _verdict_rows(live: list[dict[str, Any]], simulated: list[dict[str, Any]]) -
 
 
 def _verdict(check: Mapping[str, Any]) -> str:
-    measured = text.quantity(check["measured"], check["unit"], check["censored"])
-    return f"{check['status']}, {measured}"
+    return f"{check['status']} {text.quantity(check['measured'], '', check['censored'])}"
 
 
 def _tenant_rows(name: str, live: Mapping[str, Any], simulated: Mapping[str, Any]) -> Iterator[Row]:
     yield _share_row(f"{name}: share of work", live["work_share"], simulated["work_share"])
     yield _share_row(f"{name}: answered", live["acceptance"], simulated["acceptance"])
+    some_unanswered = live["acceptance"] != 1 or simulated["acceptance"] != 1
     for quantile in ("p50", "p95"):
         yield _latency_row(f"{name}: {quantile}", live["latency_ms"], simulated["latency_ms"], quantile)
-        yield _latency_row(
-            f"{name}: {quantile}, answered only",
-            live["answered_latency_ms"],
-            simulated["answered_latency_ms"],
-            quantile,
-        )
+        if some_unanswered:
+            of_answered = (live["answered_latency_ms"], simulated["answered_latency_ms"])
+            yield _latency_row(f"{name}: {quantile} of answered", *of_answered, quantile)
     attempts = max(live["attempts"], simulated["attempts"], 1)
-    yield _count_row(
-        f"{name}: refused attempts", live["refused_attempts"], simulated["refused_attempts"], attempts
-    )
+    yield _count_row(f"{name}: refused", live["refused_attempts"], simulated["refused_attempts"], attempts)
 
 
 def _provider_rows(live: Mapping[str, Any], simulated: Mapping[str, Any]) -> Iterator[Row]:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 
 from agentload.errors import UsageError
-from agentload.model import Profile, Tenant
+from agentload.model import NS, Profile, Tenant
 from agentload.registry import Seam, did_you_mean
 
 
@@ -15,10 +15,12 @@ def lines(what: str) -> Iterator[str]:
     kinds: dict[str, Callable[[], dict[str, str]]] = {
         "profiles": _profiles,
         "checks": lambda: _seam("checks"),
+        "mutants": _mutants,
         "policies": _policies,
         "behaviours": lambda: _seam("behaviours"),
         "workloads": lambda: _seam("workloads"),
         "arrivals": lambda: _seam("arrivals"),
+        "faults": _faults,
     }
     if what not in kinds:
         raise UsageError(f"list {what}: no such kind{did_you_mean(what, sorted(kinds))}")
@@ -41,6 +43,7 @@ def profile_lines(name: str, seed: int | None, settings: tuple[str, ...]) -> Ite
     yield from _phase_lines(profile)
     yield "tenants"
     yield from ("  " + line for line in _table({t.name: _tenant(t) for t in profile.tenants}))
+    yield from _fault_lines(profile)
     yield "checks"
     yield from ("  " + line for line in _table({c.kind: _params(c.params) for c in profile.checks}))
 
@@ -66,13 +69,33 @@ def _phase_lines(profile: Profile) -> Iterator[str]:
         yield f"  {phase.name:<12} {phase.seconds:g} s{notes}"
 
 
+def _fault_lines(profile: Profile) -> Iterator[str]:
+    from agentload.faults import window
+
+    if profile.faults:
+        yield "faults"
+    for fault in profile.faults:
+        kind, start_ns, end_ns = window(profile, fault)
+        whom = f"tenant {fault.tenant}" if fault.tenant else ""
+        notes = ", ".join(note for note in (whom, _params(fault.params)) if note)
+        when = f"{start_ns / NS:g}–{end_ns / NS:g} s"
+        yield f"  {kind:<14} {when:<12} {notes}".rstrip()
+
+
 def _tenant(tenant: Tenant) -> str:
     if tenant.arrivals is not None:
         load = f"{tenant.arrivals.kind} {_params(tenant.arrivals.params)}"
     else:
         load = f"{tenant.users} users, closed loop"
     during = f" during {', '.join(tenant.during)}" if tenant.during else ""
-    return f"{tenant.service_class}, weight {tenant.weight:g}, {load}{during}, client {tenant.client.kind}"
+    return f"{tenant.service_class}, weight {tenant.weight:g}, {load}{during}, {_clients(tenant)}"
+
+
+def _clients(tenant: Tenant) -> str:
+    if not tenant.clients:
+        return f"client {tenant.client.kind}"
+    shares = ", ".join(f"{one.share:.0%} {one.client.kind}" for one in tenant.clients)
+    return f"clients {shares}"
 
 
 def _params(params: dict[str, object]) -> str:
@@ -89,6 +112,27 @@ def _policies() -> dict[str, str]:
     from agentload.scheduler import policies
 
     return {name: _first_line(policies.SEAM.get(name)) for name in policies.SEAM.names()}
+
+
+def _mutants() -> dict[str, str]:
+    from agentload import mutants
+
+    classes = {name: mutants.SEAM.get(name) for name in mutants.SEAM.names()}
+    return {
+        name: "a twin of the reference" if one.cosmetic else f"{one.row:<4} {one.breaks}"
+        for name, one in classes.items()
+    }
+
+
+def _faults() -> dict[str, str]:
+    from agentload import faults, gateway_faults
+    from fake_provider import faults as provider_side
+
+    of_gateway, of_provider = gateway_faults.SEAM.get, provider_side.of_kind
+    return {
+        kind: f"{side}: {_first_line(inspect.getmodule((of_gateway if side == 'gateway' else of_provider)(kind)))}"
+        for kind, side in faults.kinds().items()
+    }
 
 
 def _seam(noun: str) -> dict[str, str]:

@@ -32,6 +32,12 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Change one value of the profile, e.g. provider.slots=8."
     ),
 ]
+MutantOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Switch off one safeguard of the bundled gateway (`agentload list mutants`)."
+    ),
+]
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="Shorter phases, as far as the sample counts allow.")
 ]
@@ -77,6 +83,7 @@ def run(
     policy: Annotated[
         str | None, typer.Option(help="Policy of the bundled gateway, e.g. sfq or fifo.")
     ] = None,
+    mutant: MutantOption = None,
     seed: SeedOption = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Locust worker processes.")] = 1,
     out: Annotated[
@@ -114,6 +121,7 @@ def run(
         profile=profile,
         target=target,
         policy=policy,
+        mutant=mutant,
         seed=seed,
         workers=workers,
         out=out,
@@ -140,6 +148,7 @@ def simulate(
     policy: Annotated[
         str | None, typer.Option(help="Policy of the bundled gateway, e.g. sfq or fifo.")
     ] = None,
+    mutant: MutantOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for this run; reports/<profile>-<time> when omitted.")
     ] = None,
@@ -155,6 +164,7 @@ def simulate(
     options = composition.Options(
         profile=profile,
         policy=policy,
+        mutant=mutant,
         seed=seed,
         seeds=seeds,
         out=out,
@@ -176,13 +186,45 @@ def agree(
     raise typer.Exit(compare(folder))
 
 
+@app.command()
+def selftest(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Shorter phases, three seeds and no half strengths: two minutes.")
+    ] = False,
+    mutants: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these mutants, and no cosmetic twins.")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=1_000, help="Seeds for each mutant; 20 (quick: 3) when omitted.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; reports/selftest-<time> when omitted.")
+    ] = None,
+    golden: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write which checks kill which mutant to FILE, too.")
+    ] = None,
+) -> None:
+    """Judge the judge: break the reference gateway in many ways, and see whether the checks notice."""
+    from agentload import selftest as composition
+
+    options = composition.Options(
+        quick=quick,
+        mutants=tuple(name.strip() for name in mutants.split(",")) if mutants is not None else (),
+        seeds=seeds,
+        out=out,
+        golden=golden,
+        command=tuple(sys.argv[1:]),
+    )
+    raise typer.Exit(composition.run(options))
+
+
 @app.command("list")
 def list_(
     what: Annotated[
-        str, typer.Argument(help="profiles, checks, policies, behaviours, workloads or arrivals.")
+        str, typer.Argument(help="profiles, checks, mutants, policies, behaviours, workloads or arrivals.")
     ] = "profiles",
 ) -> None:
-    """List what there is: profiles, checks, policies, behaviours, workloads, arrivals."""
+    """List what there is: profiles, checks, mutants, policies, behaviours, workloads, arrivals."""
     from agentload import catalogue
 
     for line in catalogue.lines(what):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,9 +11,11 @@ from agentload.checks import Check
 from agentload.fairness import Measure, Service, all_backlogged, backlog, peak_in_service, services, within
 from agentload.hidden_queue import waits
 from agentload.history import counted_phases, tenant_names
-from agentload.intervals import Interval, longest
+from agentload.intervals import Interval, clip, length_ns, longest
 from agentload.model import NS, Evidence, RequestRecord, Run, Status, Verdict, worst
 from agentload.verdicts import conclude, listed, undecided
+
+NEARLY_ALL = 0.9
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -61,13 +63,14 @@ def contests(
         if window is None:
             without.append(phase)
         else:
-            found.append(_contest(run, phase, names, window, served, measure))
+            found.append(contest_in(run, phase, names, window, served, measure))
     return found, without
 
 
-def _contest(
-    run: Run, phase: str, names: list[str], window: Interval, served: Sequence[Service], measure: Measure
+def contest_in(
+    run: Run, phase: str, names: Sequence[str], window: Interval, served: Sequence[Service], measure: Measure
 ) -> Contest:
+    """What happened in one window, in which all of `names` were backlogged; `served` as of `services`."""
     compared = set(names)
     mine = [service for service in within(served, window) if service.tenant in compared]
     return Contest(
@@ -83,7 +86,7 @@ def _contest(
 def _dearest(
     records: Sequence[RequestRecord],
     served: Sequence[Service],
-    names: list[str],
+    names: Sequence[str],
     phase: str,
     measure: Measure,
 ) -> dict[str, float]:
@@ -97,6 +100,25 @@ def _dearest(
             asked = 1.0 if measure == "requests" else record.input_tokens + record.planned_output_tokens
             costs[record.tenant] = max(costs[record.tenant], asked)
     return costs
+
+
+def contest_from(
+    run: Run,
+    phase: str,
+    window: Interval,
+    waiting: Mapping[str, list[Interval]],
+    served: Sequence[Service],
+    measure: Measure,
+) -> Contest | None:
+    """The contest of all tenants that were backlogged for nearly all of a window; None when fewer than two
+    were. `waiting` is of `backlog`. One-shot tenants and those that keep under their share drop out."""
+    names = [
+        name
+        for name in tenant_names(run, (), phase)
+        if length_ns(clip(waiting.get(name, []), window)) >= NEARLY_ALL * (window[1] - window[0])
+    ]
+    common = longest(all_backlogged(waiting, names, window)) if len(names) > 1 else None
+    return None if common is None else contest_in(run, phase, names, common, served, measure)
 
 
 class PhaseResult(msgspec.Struct, frozen=True):

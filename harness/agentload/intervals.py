@@ -37,6 +37,35 @@ def intersect(left: Sequence[Interval], right: Sequence[Interval]) -> list[Inter
     return common
 
 
+def subtract(left: Sequence[Interval], right: Sequence[Interval]) -> list[Interval]:
+    """What of a merged set lies outside another."""
+    kept: list[Interval] = []
+    j = 0
+    for start, end in left:
+        while j < len(right) and right[j][1] <= start:
+            j += 1
+        k = j
+        while k < len(right) and right[k][0] < end:
+            if start < right[k][0]:
+                kept.append((start, right[k][0]))
+            start = max(start, right[k][1])
+            k += 1
+        if start < end:
+            kept.append((start, end))
+    return kept
+
+
+def clip(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
+    """The parts of intervals (which may overlap each other) that lie within a window."""
+    start, end = window
+    return [(max(s, start), min(e, end)) for s, e in intervals if max(s, start) < min(e, end)]
+
+
+def length_ns(intervals: Iterable[Interval]) -> int:
+    """Their lengths together; of overlapping ones, each in full."""
+    return sum(end - start for start, end in intervals)
+
+
 def longest(intervals: Iterable[Interval]) -> Interval | None:
     """The longest interval (the earliest of equals), None when there is none."""
     return max(intervals, key=lambda i: (i[1] - i[0], -i[0]), default=None)
@@ -62,6 +91,26 @@ def value_at(steps: Sequence[Step], at_ns: int) -> int:
     """The value of a step function at an instant; 0 before its first step."""
     index = bisect_right(steps, at_ns, key=lambda step: step[0])
     return steps[index - 1][1] if index else 0
+
+
+def above_zero(steps: Sequence[Step], end_ns: int) -> list[Interval]:
+    """When a step function is positive; its last value holds until `end_ns`."""
+    ends = [at for at, _ in steps[1:]] + [end_ns]
+    return merge((at, end) for (at, value), end in zip(steps, ends, strict=True) if value > 0)
+
+
+def area(steps: Sequence[Step], intervals: Iterable[Interval]) -> int:
+    """The integral of a step function over disjoint intervals, in its unit times nanoseconds."""
+    total = 0
+    for start, end in intervals:
+        at, value = start, value_at(steps, start)
+        for index in range(bisect_right(steps, start, key=lambda step: step[0]), len(steps)):
+            if steps[index][0] >= end:
+                break
+            total += value * (steps[index][0] - at)
+            at, value = steps[index]
+        total += value * (end - at)
+    return total
 
 
 def highest(steps: Sequence[Step], window: Interval) -> tuple[int, int]:

@@ -167,7 +167,8 @@ def _bad_generator(_name: str, _check: Check, verdict: Verdict, views: _Views) -
 
 def _machine_stalled(name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
     """What holds only with (or only without) the moments in which the machine stood still is its doing."""
-    calm = None if check.zero_tolerance else views.without_stalls
+    stands = check.zero_tolerance or (check.stalls_only_worsen and verdict.status is Status.PASSED)
+    calm = None if stands else views.without_stalls
     if calm is None or (again := _safely(name, check, calm)).status is verdict.status:
         return None
     stalls = views.run.health.stalls

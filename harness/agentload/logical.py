@@ -21,7 +21,11 @@ MAX_ATTEMPTS = 255
 _LONGEST_WAIT_S = 86_400.0
 _UNUSED = Random(0)
 """For behaviours that draw nothing."""
-_NEVER_RETRIED = frozenset({Outcome.ANSWERED, Outcome.UNFINISHED, Outcome.UNSENT})
+_NOT_THE_CLIENTS = frozenset({Outcome.UNFINISHED, Outcome.UNSENT})
+"""Endings that the run or the generator brought about: no client ever hears of them."""
+
+LEFT = "left"
+"""The reason of an attempt whose client left on purpose, before its timeout."""
 
 
 class AttemptStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -33,6 +37,10 @@ class AttemptStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The intended start: the arrival, or the instant at which the retry was due."""
     timeout_at_ns: int
     """When the client leaves, if there is no answer by then."""
+    leave_at_ns: int | None = None
+    """When it leaves if nothing of an answer (of a stream: no token) has come; None: not before the above."""
+    leave_after_tokens: int | None = None
+    """Tokens of a stream after which it has read enough and leaves."""
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -71,7 +79,7 @@ class LogicalRequest:
     ) -> None:
         """`horizon_ns` is the end of the run's drain: no retry is due at or after it."""
         self.arrival = arrival
-        self._behaviour = behaviour
+        self._behaviour = behaviour.for_request(seed, arrival)
         self._seed = seed
         self._horizon_ns = horizon_ns
         self._number = 0
@@ -80,10 +88,14 @@ class LogicalRequest:
 
     def start(self, now_ns: int) -> AttemptStart:
         """Begin the next attempt. The client's patience begins when it sends."""
+        behaviour, sent_ns = self._behaviour, max(now_ns, self._due_ns)
+        leave_s = behaviour.leave_after_s()
         return AttemptStart(
             number=self._number,
             due_ns=self._due_ns,
-            timeout_at_ns=max(now_ns, self._due_ns) + round(self._behaviour.timeout_s * NS),
+            timeout_at_ns=sent_ns + round(behaviour.timeout_s * NS),
+            leave_at_ns=None if leave_s is None else sent_ns + round(leave_s * NS),
+            leave_after_tokens=behaviour.leave_after_tokens(),
         )
 
     def ended(self, now_ns: int, result: AttemptResult) -> tuple[RequestRecord, int | None]:
@@ -96,13 +108,17 @@ class LogicalRequest:
         return record, next_due_ns
 
     def _next_due_ns(self, now_ns: int, result: AttemptResult) -> int | None:
-        if result.outcome in _NEVER_RETRIED or self._number + 1 >= MAX_ATTEMPTS:
+        if result.outcome in _NOT_THE_CLIENTS:
             return None
-        delay_s = self._behaviour.retry_delay_s(self._attempt(result), self._jitter())
+        attempt = self._attempt(result)
+        self._behaviour.heard(attempt)
+        if result.outcome is Outcome.ANSWERED or self._number + 1 >= MAX_ATTEMPTS:
+            return None
+        delay_s = self._behaviour.retry_delay_s(attempt, self._jitter())
         if delay_s is None or delay_s > _LONGEST_WAIT_S:
             return None
         due_ns = now_ns + round(max(0.0, delay_s) * NS)
-        return None if due_ns >= self._end_ns() else due_ns
+        return due_ns if due_ns < self._end_ns() and self._behaviour.may_retry() else None
 
     def _end_ns(self) -> float:
         """No attempt starts from here on: its deadline has passed, or the run is over."""
@@ -122,6 +138,7 @@ class LogicalRequest:
             outcome=result.outcome,
             status=result.status,
             retry_after_s=hint_s,
+            retry_after=result.retry_after,
             retry_after_ms=result.retry_after_ms,
             should_retry=result.should_retry,
             streamed=begun,

@@ -47,6 +47,13 @@ class Phase(Noun):
     """Name of an earlier phase whose arrivals (times and sizes) every tenant active in both repeats, shifted."""
 
 
+class ClientShare(Noun):
+    """One program of a tenant's population of clients, and the share of its logical requests that have it."""
+
+    share: float = Field(gt=0, le=1)
+    client: Spec
+
+
 class Tenant(Noun):
     """One tenant; a profile's `count: 3` has already become `quiet-1`, `quiet-2`, `quiet-3`."""
 
@@ -64,6 +71,25 @@ class Tenant(Noun):
     """Names of the phases in which the tenant is active; empty means all."""
     workload: Spec
     client: Spec
+    clients: tuple[ClientShare, ...] = ()
+    """A population: then `client` is its most frequent member, and `behaviours.client_of` says which one a
+    logical request has. Empty: every request has `client`."""
+
+
+class Fault(Noun):
+    """Something that goes wrong for a while: at the provider (`fake_provider.faults`) or to the bundled
+    gateway (`gateway_faults`). `agentload.faults` says when, in nanoseconds."""
+
+    kind: str
+    phase: str | None = None
+    """The phase that it lasts for; None: `at_s` and `seconds` say when."""
+    at_s: float | None = Field(default=None, ge=0)
+    """Seconds from the run's start."""
+    seconds: float | None = Field(default=None, gt=0)
+    """After so long it has healed (a killed gateway is started again)."""
+    tenant: str | None = None
+    """Name of the tenant or group that it hits; None: everybody."""
+    params: dict[str, Any] = Field(default_factory=dict)
 
 
 class Profile(Noun):
@@ -77,6 +103,7 @@ class Profile(Noun):
     provider: ProviderConfig
     gateway: GatewayConfig
     checks: tuple[Spec, ...] = Field(min_length=1)
+    faults: tuple[Fault, ...] = ()
     drain_s: float = Field(default=10.0, ge=0, le=600)
     """How long requests still open after the last phase are waited for before they count as unfinished."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentload import arrivals
 from agentload.errors import ProfileError, UsageError
-from agentload.model import Phase, Profile, Tenant
+from agentload.model import NS, Fault, Phase, Profile, Tenant
 from agentload.profile_source import read
 from agentload.registry import did_you_mean, plugin_folders
 from agentload.yaml_positions import Document, compose, on_one_line, read_text
@@ -119,7 +119,8 @@ def quick(profile: Profile) -> Profile:
     """The profile with its recorded phases halved, but not below what a p95 needs.
 
     A tenant that was to bring 72 requests or more to a phase still does (on average, where arrivals are
-    random); a phase and the one it replays stay equally long. Warm-ups keep their length.
+    random); a phase and the one it replays stay equally long. Warm-ups keep their length. A fault stays where it
+    is in its phase and is shortened with it.
     """
     factor = {phase.name: _quick_factor(profile, phase) for phase in profile.phases}
     for phase in (*profile.phases, *reversed(profile.phases)):  # both ways along every chain of replays
@@ -128,7 +129,27 @@ def quick(profile: Profile) -> Profile:
     phases = tuple(
         p.model_copy(update={"seconds": _tenths(p.seconds, factor[p.name])}) for p in profile.phases
     )
-    return profile.model_copy(update={"phases": phases})
+    shorter = profile.model_copy(update={"phases": phases})
+    faults = tuple(_moved(fault, profile, shorter) for fault in profile.faults)
+    return shorter.model_copy(update={"faults": faults})
+
+
+def _moved(fault: Fault, profile: Profile, shorter: Profile) -> Fault:
+    """The fault in the shortened run."""
+    if fault.at_s is None or fault.seconds is None:
+        return fault
+    start_s, end_s = (_scaled_s(at_s, profile, shorter) for at_s in (fault.at_s, fault.at_s + fault.seconds))
+    return fault.model_copy(update={"at_s": round(start_s, 6), "seconds": round(end_s - start_s, 6)})
+
+
+def _scaled_s(at_s: float, profile: Profile, shorter: Profile) -> float:
+    """The instant in the shortened run: as far into its phase, of the phase's length, as before."""
+    passed_s, shorter_s = 0.0, 0.0
+    for phase, after in zip(profile.phases, shorter.phases, strict=True):
+        if at_s < passed_s + phase.seconds:
+            return shorter_s + (at_s - passed_s) / phase.seconds * after.seconds
+        passed_s, shorter_s = passed_s + phase.seconds, shorter_s + after.seconds
+    return shorter.duration_ns / NS
 
 
 def _quick_factor(profile: Profile, phase: Phase) -> float:

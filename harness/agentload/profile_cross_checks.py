@@ -35,10 +35,15 @@ class Demand(NamedTuple):
 
 def elements(document: Document, key: str) -> Iterator[tuple[Path, Any]]:
     """The elements of an outermost list, with their paths; none where it is no list."""
-    listed = document.get((key,))
-    if isinstance(listed, list):
-        for index, raw in enumerate(listed):
-            yield (key, index), raw
+    yield from listed(document, (key,))
+
+
+def listed(document: Document, path: Path) -> Iterator[tuple[Path, Any]]:
+    """The elements of a list anywhere, with their paths; none where it is no list."""
+    found = document.get(path)
+    if isinstance(found, list):
+        for index, raw in enumerate(cast("list[Any]", found)):
+            yield (*path, index), raw
 
 
 def numbered(name: str, count: int) -> list[str]:
@@ -46,13 +51,13 @@ def numbered(name: str, count: int) -> list[str]:
     return [f"{name}-{number}" for number in range(1, count + 1)]
 
 
-def _names(document: Document, key: str) -> list[str]:
+def names_under(document: Document, key: str) -> list[str]:
     """The names under `phases` or `tenants`, right or wrong otherwise."""
     named = [raw.get("name") for _, raw in elements(document, key) if isinstance(raw, dict)]
     return list(dict.fromkeys(name for name in named if isinstance(name, str)))
 
 
-def _tenant_names(document: Document) -> list[str]:
+def tenant_names(document: Document) -> list[str]:
     """Groups, and the tenants that a count makes of them."""
     raws = [raw for _, raw in elements(document, "tenants") if isinstance(raw, dict)]
     return list(dict.fromkeys(name for raw in raws for name in _expanded_names(raw)))
@@ -99,7 +104,7 @@ def _check_replay(document: Document, path: Path, raw: dict[str, Any], earlier: 
 
 def cross_check_tenants(document: Document) -> None:
     """No name twice; classes and phases that exist."""
-    known_phases, classes = _names(document, "phases"), _class_names(document)
+    known_phases, classes = names_under(document, "phases"), _class_names(document)
     taken: dict[str, str] = {}
     for path, raw in elements(document, "tenants"):
         if not isinstance(raw, dict):
@@ -146,7 +151,7 @@ def _class_names(document: Document) -> list[str]:
 
 def check_references(document: Document, path: Path, check: type[Check], params: dict[str, Any]) -> None:
     """Every tenant and phase that a check names must exist, also those that it names by default."""
-    known = {TenantRef: ("tenant", _tenant_names(document)), PhaseRef: ("phase", _names(document, "phases"))}
+    known = {TenantRef: ("tenant", tenant_names(document)), PhaseRef: ("phase", names_under(document, "phases"))}
     for parameter, kind in references(check):
         noun, names = known[kind]
         given = parameter in params

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentload import arrivals, behaviours, checks, workloads
 from agentload.arrivals import ArrivalProcess
 from agentload.errors import ProfileError
-from agentload.model import Noun, Phase, Profile, Spec, Tenant
+from agentload.model import ClientShare, Fault, Noun, Phase, Profile, Spec, Tenant
 from agentload.profile_cross_checks import (
     MAX_COUNT,
     Demand,
@@ -23,8 +23,10 @@ from agentload.profile_cross_checks import (
     cross_check_policy,
     cross_check_tenants,
     elements,
+    listed,
     numbered,
 )
+from agentload.profile_faults import check_windows, read_faults
 from agentload.registry import Seam
 from agentload.scheduler.config import GatewayConfig, TenantConfig, UpstreamLimits
 from agentload.validation import model_named, validate, validate_kind
@@ -47,6 +49,7 @@ class _Top(Noun):
     gateway: GatewayConfig = GatewayConfig()
     tenants: list[Any] = Field(min_length=1)
     checks: list[Any] = Field(min_length=1)
+    faults: list[Any] = Field(default_factory=list)
     drain_s: float = Field(default=10.0, ge=0, le=600)
 
 
@@ -69,6 +72,7 @@ class _Tenant(Noun):
     during: tuple[str, ...] = ()
     workload: Any
     client: Any = "no-retry"
+    clients: Any = None
 
     def names(self) -> list[str]:
         """The tenants it stands for: `quiet` alone, or `quiet-1`, `quiet-2`, …"""
@@ -82,6 +86,7 @@ class _Written(NamedTuple):
     source: _Tenant
     process: ArrivalProcess | None
     parts: dict[str, Spec]
+    clients: tuple[ClientShare, ...]
 
 
 def read(document: Document) -> Profile:
@@ -94,6 +99,7 @@ def read(document: Document) -> Profile:
     phases = [p for path, raw in elements(document, "phases") if (p := validate(document, path, _Phase, raw))]
     tenants = [t for path, raw in elements(document, "tenants") if (t := _tenant(document, path, raw))]
     specs = [s for path, raw in elements(document, "checks") if (s := _check(document, path, raw))]
+    faults = read_faults(document)
     cross_check_phases(document)
     cross_check_tenants(document)
     demands = [Demand(t.path, t.source.count, t.source.during, t.process) for t in tenants]
@@ -101,7 +107,10 @@ def read(document: Document) -> Profile:
     cross_check_policy(document)
     document.raise_problems()
     assert top is not None  # else there was a problem
-    return _assemble(document, top, phases, tenants, specs)
+    profile = _assemble(document, top, phases, tenants, specs, faults)
+    check_windows(document, profile)  # only now are the lengths of all phases known to be right
+    document.raise_problems()
+    return profile
 
 
 # --------------------------------------------------------------------------- one element at a time
@@ -116,8 +125,9 @@ def _tenant(document: Document, path: Path, raw: Any) -> _Written | None:
     process = _part(document, path, written, "arrivals", arrivals.SEAM, parts)
     _part(document, path, written, "workload", workloads.SEAM, parts)
     _part(document, path, {"client": "no-retry", **written}, "client", behaviours.SEAM, parts)
+    clients = _clients(document, path, written)
     _check_load(document, path, written)
-    return None if source is None else _Written(path, source, process, parts)
+    return None if source is None else _Written(path, source, process, parts, clients)
 
 
 def _part(
@@ -134,6 +144,38 @@ def _part(
     kind, instance = made
     parts[key] = Spec(kind=kind, params=_params(raw[key]))
     return instance
+
+
+def _clients(document: Document, path: Path, raw: dict[str, Any]) -> tuple[ClientShare, ...]:
+    """A population: `clients: [{share: 0.5, kind: …}, …]`; the shares must make a whole."""
+    if raw.get("clients") is None:
+        return ()
+    if raw.get("client") is not None:
+        document.complain((*path, "clients"), "has a client already: write one of the two")
+    members = [_member(document, place, one) for place, one in listed(document, (*path, "clients"))]
+    found = tuple(one for one in members if one is not None)
+    if not members:
+        document.complain((*path, "clients"), "must be a list such as [{share: 1, kind: openai-sdk}]")
+    elif len(found) == len(members) and abs(sum(one.share for one in found) - 1) > 1e-6:
+        total = sum(one.share for one in found)
+        document.complain((*path, "clients"), f"the shares must add up to 1, got {total:g}")
+    return found
+
+
+class _Share(Noun):
+    share: float = Field(gt=0, le=1)
+
+
+def _member(document: Document, path: Path, raw: Any) -> ClientShare | None:
+    if not isinstance(raw, dict):
+        document.complain(path, f"must be a mapping such as {{share: 0.5, kind: obeys}}, got {shown(raw)}")
+        return None
+    client = {key: value for key, value in cast("dict[str, Any]", raw).items() if key != "share"}
+    share = validate(document, path, _Share, {"share": raw["share"]} if "share" in raw else {})
+    made = validate_kind(document, path, behaviours.SEAM, client)
+    if share is None or made is None:
+        return None
+    return ClientShare(share=share.share, client=Spec(kind=made[0], params=_params(client)))
 
 
 def _params(raw: Any) -> dict[str, Any]:
@@ -176,7 +218,12 @@ def _check(document: Document, path: Path, raw: Any) -> Spec | None:
 
 
 def _assemble(
-    document: Document, top: _Top, phases: list[_Phase], written: list[_Written], specs: list[Spec]
+    document: Document,
+    top: _Top,
+    phases: list[_Phase],
+    written: list[_Written],
+    specs: list[Spec],
+    faults: list[Fault],
 ) -> Profile:
     tenants = tuple(tenant for one in written for tenant in _expanded(one))
     return Profile(
@@ -188,12 +235,14 @@ def _assemble(
         provider=top.provider,
         gateway=_gateway(top, tenants, document.get(("gateway", "upstream")) or {}),
         checks=tuple(specs),
+        faults=tuple(faults),
         drain_s=top.drain_s,
     )
 
 
 def _expanded(written: _Written) -> Iterator[Tenant]:
     source, parts = written.source, written.parts
+    most = max(written.clients, key=lambda one: one.share, default=None)
     for name in source.names():
         yield Tenant(
             name=name,
@@ -205,7 +254,8 @@ def _expanded(written: _Written) -> Iterator[Tenant]:
             think_s=source.think_s,
             during=source.during,
             workload=parts["workload"],
-            client=parts["client"],
+            client=parts["client"] if most is None else most.client,
+            clients=written.clients,
         )
 
 

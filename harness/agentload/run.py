@@ -28,7 +28,7 @@ from agentload.drivers.processes import (
 )
 from agentload.drivers.sampler import Sampler
 from agentload.drivers.stage import ProviderLedger, Stage
-from agentload.errors import AgentloadError, ExitCode, InconclusiveError
+from agentload.errors import AgentloadError, ExitCode, InconclusiveError, UsageError
 from agentload.model import NS, Plan, Profile, Sample, Stall, Status
 from agentload.report import Result, WhenInconclusive, live_view, terminal, write_all
 from agentload.rundir import Manifest, RunDir
@@ -51,6 +51,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     target: str | None = None
     policy: str | None = None
+    mutant: str | None = None
+    """A safeguard that is switched off in the bundled gateway."""
     seed: int | None = None
     workers: int = 1
     out: Path | None = None
@@ -103,6 +105,8 @@ def judge_folder(path: Path, *, inconclusive_passes: bool) -> int:
 def prepare(options: Options) -> Prepared:
     """Read and check all input. Raises AgentloadError; starts nothing."""
     settings = list(options.settings)
+    if options.mutant is not None:
+        _check_mutant(options)
     if options.policy is not None:
         settings.append(f"gateway.policy={options.policy}")
     chosen = profile.load(profile.find(options.profile), settings)
@@ -116,6 +120,14 @@ def prepare(options: Options) -> Prepared:
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
     return Prepared(profile=chosen, plan=plan.draw(chosen, seed), target=target)
+
+
+def _check_mutant(options: Options) -> None:
+    from agentload.mutants import parts_of
+
+    if options.target is not None:
+        raise UsageError("--mutant: switches off a safeguard of the bundled gateway; it takes no --target")
+    parts_of(str(options.mutant))
 
 
 class Recording:
@@ -157,7 +169,7 @@ class Recording:
         else:
             stage.start_provider(self.options.provider_port or _port_of(expected.listens))
         if target is None:
-            stage.start_gateway()
+            stage.start_gateway(self.options.mutant)
             return targets.bundled(stage.gateway_url)
         self._probe(stage, target)
         return target
@@ -322,10 +334,14 @@ def _phase_at(chosen: Profile, at_ns: int) -> str:
 def _circumstances(options: Options, prepared: Prepared) -> dict[str, Any]:
     return {
         "command": ["agentload", *options.command],
-        "target": {"kind": "bundled"} if prepared.target is None else prepared.target.to_dict(),
+        "target": _bundled(options.mutant) if prepared.target is None else prepared.target.to_dict(),
         "versions": {"agentload": __version__, "python": platform.python_version()} | _versions(),
         "machine": {"system": platform.platform(), "processors": os.cpu_count() or 0},
     }
+
+
+def _bundled(mutant: str | None) -> dict[str, Any]:
+    return {"kind": "bundled"} | ({} if mutant is None else {"mutant": mutant})
 
 
 def _versions() -> dict[str, str]:

@@ -40,9 +40,9 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     """As in report.json, without evidence and details."""
 
 
-def judge_seed(chosen: Profile, seed: int) -> SeedResult:
+def judge_seed(chosen: Profile, seed: int, mutant: str | None = None) -> SeedResult:
     """Simulate and judge one seed."""
-    run = simulate.simulate(chosen, seed)
+    run = simulate.simulate(chosen, seed, parts=simulate.parts_of(mutant))
     verdicts = judge.judge(run)
     return SeedResult(
         seed=seed,
@@ -62,13 +62,13 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
     )
     terminal.never_fail_on_letters(console)
     results: list[SeedResult] = []
-    sweep = Sweep(chosen, seeds)
+    sweep = Sweep(chosen, seeds, options.mutant)
     with simulate.interruptible(sweep.stop), JsonLines(folder.path / "seeds.jsonl") as lines:
         for result in sweep.results():
             results.append(result)
             lines.append(result)
             console.print(_line(result, console.options.ascii_only), soft_wrap=True)
-    summary = summarise(chosen, results)
+    summary = summarise(chosen, results, options.mutant)
     as_json = msgspec.json.format(msgspec.json.encode(summary), indent=2)
     write_file(folder.path / "seeds.json", as_json + b"\n")
     console.print(_counts(summary, console.options.ascii_only))
@@ -82,15 +82,17 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
 class Sweep:
     """Seeds over at most two processes, results in the order of the seeds."""
 
-    def __init__(self, chosen: Profile, seeds: Sequence[int]) -> None:
-        self.chosen, self.seeds = chosen, seeds
+    def __init__(self, chosen: Profile, seeds: Sequence[int], mutant: str | None = None) -> None:
+        self.chosen, self.seeds, self.mutant = chosen, seeds, mutant
         self.stopped = False
 
     def results(self) -> Iterator[SeedResult]:
         """As they come; ends early once `stop` was called."""
         processes = min(PROCESSES, os.cpu_count() or 1, len(self.seeds))
         with ProcessPoolExecutor(processes, initializer=_leave_interrupts_to_the_parent) as pool:
-            waiting: list[Future[SeedResult]] = [pool.submit(judge_seed, self.chosen, s) for s in self.seeds]
+            waiting: list[Future[SeedResult]] = [
+                pool.submit(judge_seed, self.chosen, seed, self.mutant) for seed in self.seeds
+            ]
             for future in waiting:
                 if self.stopped:
                     pool.shutdown(wait=True, cancel_futures=True)
@@ -114,7 +116,7 @@ def _short(verdict: Verdict) -> dict[str, Any]:
 # --------------------------------------------------------------------------- what is shown
 
 
-def summarise(chosen: Profile, results: Sequence[SeedResult]) -> dict[str, Any]:
+def summarise(chosen: Profile, results: Sequence[SeedResult], mutant: str | None = None) -> dict[str, Any]:
     """Counts by check (a check named twice is counted twice, by place), and over all."""
     by_place: list[dict[str, Any]] = []
     for place, spec in enumerate(chosen.checks):
@@ -136,6 +138,7 @@ def summarise(chosen: Profile, results: Sequence[SeedResult]) -> dict[str, Any]:
     return {
         "profile": chosen.name,
         "policy": chosen.gateway.policy,
+        "mutant": mutant,
         "seeds": [one.seed for one in results],
         **_by_status(str(one.status) for one in results),
         "checks": by_place,

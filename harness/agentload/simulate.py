@@ -36,6 +36,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     profile: str
     policy: str | None = None
+    mutant: str | None = None
+    """A safeguard that is switched off in the gateway."""
     seed: int | None = None
     seeds: int = 1
     """So many consecutive seeds; 1: a run with all its reports."""
@@ -87,16 +89,26 @@ def prepare(options: Options) -> tuple[Profile, int]:
     if options.policy is not None:
         settings.append(f"gateway.policy={options.policy}")
     chosen = profile.load(profile.find(options.profile), settings)
+    parts_of(options.mutant)
     if options.quick:
         chosen = profile.quick(chosen)
     return chosen, chosen.seed if options.seed is None else options.seed
+
+
+def parts_of(mutant: str | None) -> Parts | None:
+    """The parts of a mutant by name; None for the reference. Raises UsageError."""
+    if mutant is None:
+        return None
+    from agentload import mutants
+
+    return mutants.parts_of(mutant)
 
 
 def circumstances(options: Options) -> dict[str, Any]:
     """What the manifest says beside profile and plan."""
     return {
         "command": ["agentload", *options.command],
-        "target": {"kind": "bundled"},
+        "target": {"kind": "bundled"} | ({} if options.mutant is None else {"mutant": options.mutant}),
         "versions": {"agentload": __version__, "python": platform.python_version()},
         "machine": {"system": platform.platform(), "processors": os.cpu_count() or 0},
     }
@@ -106,7 +118,7 @@ def circumstances(options: Options) -> dict[str, Any]:
 
 
 def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -> int:
-    recording = Recording(chosen, drawn)
+    recording = Recording(chosen, drawn, parts_of(options.mutant))
     started = datetime.now()
     folder = RunDir.create(chosen.name, started, out=options.out)
     manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **circumstances(options))

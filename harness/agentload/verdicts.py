@@ -8,9 +8,12 @@ from typing import Any
 
 from agentload.checks import Check
 from agentload.model import NS, Evidence, RequestRecord, Status, Verdict
+from agentload.statistics import binomial_tail
 
 MOST_EVIDENCE = 5
 """Worst cases shown with a verdict."""
+UNLIKELY = 0.001
+"""A gateway that keeps its bound is called bad no more often than this."""
 
 
 def check_name(check: type[Check]) -> str:
@@ -51,6 +54,17 @@ def conclude(
 def undecided(check: Check, because: str, *, n: int = 0, details: dict[str, Any] | None = None) -> Verdict:
     """Inconclusive; `because` says what would make it decidable."""
     return conclude(check, Status.INCONCLUSIVE, because, n=n, details=details)
+
+
+def status_of_share(bad: int, n: int, allowed: float) -> Status:
+    """Whether `bad` of `n` is more than a share of `allowed` (0..1): passed, failed or too few to tell.
+
+    Fails only when so many would come by chance with a probability under 0.001 (exact binomial tail) from a
+    gateway at the very bound.
+    """
+    if bad <= allowed * n:
+        return Status.PASSED
+    return Status.FAILED if binomial_tail(bad, n, allowed) < UNLIKELY else Status.INCONCLUSIVE
 
 
 def evidence_of(record: RequestRecord, note: str) -> Evidence:

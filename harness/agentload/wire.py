@@ -1,4 +1,4 @@
-"""The client's side of one call, as bytes: the request it sends and what it makes of the answer. Pure.
+"""What a client makes of the answer to one call, as its bytes come. Pure. (What it sends: `request_writer`.)
 
 The reader decides how an attempt ended from status × completeness, by one table (`outcome`). A 200 is only an
 answer when it is whole: a stream without its terminal event is truncated, an error inside it is a failure.
@@ -12,64 +12,19 @@ from typing import Any, cast
 
 import msgspec
 
-from agentload import __version__
 from agentload.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
 from agentload.logical import AttemptResult
-from agentload.model import Arrival, Job, Outcome
+from agentload.model import Outcome
+from agentload.request_writer import SEQ_BITS, RequestWriter, chat_body, marker_of
 from agentload.sse import Event, EventParser
-from agentload.targets import Target
-from fake_provider.marker import Marker, decode_ack, message
+from fake_provider.marker import decode_ack
 
-__all__ = ["Ending", "ReplyReader", "chat_body", "marker_of", "outcome", "parse_retry_after", "request_bytes"]
+__all__ = ["Ending", "ReplyReader", "RequestWriter", "chat_body", "marker_of", "outcome", "parse_retry_after"]
 
 FOREIGN_ANSWER = "foreign-answer"
 """The reason of a failure in which the answer carried another request's acknowledgement."""
-_SEQ_BITS = 24
 _MAX_BODY = 8 * 2**20
 _MAX_REASON = 120
-
-# --------------------------------------------------------------------------- what is sent
-
-
-def marker_of(run: int, tenant_index: int, arrival: Arrival, attempt: int) -> Marker:
-    """What tells our provider whose call it is. `tenant_index` is the tenant's place in the profile."""
-    return Marker(
-        run=run,
-        tenant=tenant_index,
-        seq=arrival.seq % 2**_SEQ_BITS,
-        attempt=min(attempt, 255),
-        output_tokens=arrival.job.output_tokens,
-    )
-
-
-def chat_body(job: Job, marker: Marker, model: str) -> bytes:
-    """An OpenAI chat completion request of exactly `job.input_tokens` prompt tokens, unlike any other one."""
-    content = message(marker, job.input_tokens)
-    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": content}]}
-    if job.declared_output_tokens is not None:
-        body["max_tokens"] = job.declared_output_tokens
-    if job.stream:
-        body["stream"] = True
-        body["stream_options"] = {"include_usage": True}
-    return msgspec.json.encode(body)
-
-
-def request_bytes(target: Target, arrival: Arrival, marker: Marker, now_ns: int) -> bytes:
-    """The whole HTTP/1.1 request of one attempt; the marker says which."""
-    body = chat_body(arrival.job, marker, target.model)
-    fields = {
-        "Host": target.authority,
-        "User-Agent": f"agentload/{__version__}",
-        "Content-Type": "application/json",
-        "Accept": "text/event-stream" if arrival.job.stream else "application/json",
-        "Accept-Encoding": "identity",
-        "Content-Length": str(len(body)),
-    }
-    lines = [f"POST {target.path} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in fields.items()]
-    lines += [f"{name}: {value}" for name, value in target.headers(arrival, marker.attempt, now_ns)]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
-
 
 # --------------------------------------------------------------------------- what comes back
 
@@ -147,7 +102,7 @@ class ReplyReader:
         self.status = 0
         """The HTTP status; 0 until it has come."""
         self._stream = stream
-        self._expected_seq = expected_seq % 2**_SEQ_BITS
+        self._expected_seq = expected_seq % 2**SEQ_BITS
         self._fields: dict[str, str] = {}
         self._answered_epoch_s = 0.0
         self._events: EventParser | None = None
@@ -182,6 +137,16 @@ class ReplyReader:
             self._body += data
         else:
             self._fail("answer-too-large")
+
+    @property
+    def has_begun(self) -> bool:
+        """Something of the answer is there: of a stream its first token, of a plain one any byte."""
+        return self._first_token_ns is not None or bool(self._body)
+
+    @property
+    def words_heard(self) -> int:
+        """Tokens of a stream so far."""
+        return len("".join(self._text).split())
 
     @property
     def is_whole(self) -> bool:
@@ -284,7 +249,7 @@ class ReplyReader:
     def _output_tokens(self) -> int:
         """From the usage block, else the words received."""
         counted = self._usage.completion_tokens
-        return len("".join(self._text).split()) if counted is None else counted
+        return self.words_heard if counted is None else counted
 
     def _retry_after_ms(self) -> float | None:
         try:

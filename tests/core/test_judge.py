@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from agentload.checks import SEAM
+from agentload.history import without_windows
 from agentload.judge import judge, overall
 from agentload.model import (
     NS,
@@ -286,6 +287,14 @@ def test_a_pass_that_a_stall_does_not_touch_passes() -> None:
     run = stalled(slow=0)
     run.health.stalls = [Stall(start_ns=19_500 * MS, end_ns=19_600 * MS, where="worker")]
     assert one(run, "victim-latency").status is PASSED
+
+
+def test_a_pass_that_a_stall_can_only_have_made_harder_stands() -> None:
+    check, run = SEAM.get("bounded-queue").example()
+    whole = (0, run.profile.duration_ns)
+    run.health.stalls = [Stall(start_ns=whole[0], end_ns=whole[1], where="worker")]
+    assert check.judge(without_windows(run, [whole])).status is INCONCLUSIVE
+    assert one(run, Spec(kind="bounded-queue", params=check.model_dump(mode="json"))).status is PASSED
 
 
 def test_a_run_that_was_one_long_stall_decides_nothing() -> None:

@@ -230,7 +230,7 @@ def test_a_policy_is_found_by_its_name() -> None:
 
 def test_a_tenants_weight_comes_from_its_contract() -> None:
     config = gateway(slots=1, weights={"paying": 3.0})
-    assert config.tenants["paying"] == TenantConfig(service_class="standard", weight=3.0)
+    assert config.tenants["paying"] == TenantConfig.model_validate({"class": "standard", "weight": 3.0})
     scene = Scene(config)
     for _ in range(9):
         scene.submit("paying")

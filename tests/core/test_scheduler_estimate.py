@@ -1,4 +1,4 @@
-"""Estimates: corrected by what was learnt, never below it, in bounded memory; and deadlines, which rest on them."""
+"""Estimates: corrected by what was learnt, in bounded memory; and deadlines, which rest on them."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from agentload.scheduler.tenants import TenantLane
 from agentload.scheduler.work import UNIT
 from scheduler_kit import AMPLE, MS, NS, Scene, gateway
 
-ROOMY = {"max_queue": AMPLE, "tenant_max_queue": AMPLE, "max_wait_s": 1e6}
+ROOMY: dict[str, Any] = {"max_queue": AMPLE, "tenant_max_queue": AMPLE, "max_wait_s": 1e6}
 ARTICLE = {
     "guaranteed": ClassConfig(nominal_share=0.50, min_units=30, **ROOMY),
     "standard": ClassConfig(nominal_share=0.35, min_units=20, **ROOMY),
@@ -24,9 +25,9 @@ ARTICLE = {
 }
 
 
-def article(**more: object) -> GatewayConfig:
+def article(**more: Any) -> GatewayConfig:
     """The article's pool, on twenty slots that can all be taken by one tenant."""
-    return gateway(classes=ARTICLE, capacity_units=100, slots=20, tenant_slots=20, **more)  # type: ignore[arg-type]
+    return gateway(classes=ARTICLE, capacity_units=100, slots=20, tenant_slots=20, **more)
 
 
 def in_service(scene: Scene) -> Counter[str]:
@@ -296,6 +297,6 @@ def turns_behind(policy: type[FairQueue]) -> float:
 
 
 def test_what_a_capped_tenant_may_catch_up_is_bounded() -> None:
-    # Four times the one job that it has in service, and 9 for each job of the other since it came off its cap.
+    # Four times the one job that it has in service, and 9 for the other's job since it came off its cap.
     assert turns_behind(StartTimeFairQueue) <= 4 + 9
     assert turns_behind(SavesUpTurns) > 1_000

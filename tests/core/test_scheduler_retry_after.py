@@ -6,7 +6,6 @@ from collections import Counter
 from heapq import heapify, heappop, heappush
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -41,6 +41,10 @@ class Check(BaseModel, ABC):
     zero_tolerance: ClassVar[bool] = False
     """True when a failure stands even in a run that is void for measuring (a late generator, a stall)."""
 
+    stalls_only_worsen: ClassVar[bool] = False
+    """True when a machine that stood still can only make things look worse than they are (a queue longer, an
+    answer later): a pass then stands, and only a failure is judged again without those moments."""
+
     severity: Severity = Severity.MUST
 
     @abstractmethod

@@ -32,6 +32,7 @@ class BoundedQueue(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""

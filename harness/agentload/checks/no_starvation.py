@@ -32,6 +32,7 @@ class NoStarvation(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     tenants: tuple[TenantName, ...] = ()
     """Tenants or groups to look at; by default all."""

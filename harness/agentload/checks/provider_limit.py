@@ -9,6 +9,7 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
+from agentload.envelope import highest_level
 from agentload.history import counted_phases
 from agentload.model import NS, CallEnding, Evidence, LedgerEntry, Run, Status, Verdict
 from agentload.statistics import enough
@@ -29,6 +30,7 @@ class ProviderLimit(Check):
     """
 
     needs_ledger = True
+    stalls_only_worsen = True
 
     tolerance: float = Field(default=0.02, ge=0, lt=1)
     """Part of the burst by which the envelope may be exceeded: two clocks never agree to the last digit."""
@@ -130,23 +132,11 @@ def _limits(provider: ProviderConfig) -> list[_Limit]:
 
 
 def _peaks(calls: Sequence[LedgerEntry], limit: _Limit) -> list[_Peak]:
-    """The worst window of each model's calls.
-
-    offered(s, t) − rate·(t − s) is greatest over all windows where a bucket that fills with every call and
-    leaks at the rate stands highest, so one pass finds the worst of all n²/2 windows.
-    """
+    """The worst window of each model's calls."""
     peaks: list[_Peak] = []
     for model in sorted({call.model for call in calls}):
-        level, last_ns, peak, peak_ns = 0.0, 0, 0.0, 0
-        for call in calls:
-            if call.model != model:
-                continue
-            leaked = (call.arrived_ns - last_ns) / NS * limit.per_minute / 60
-            level = max(0.0, level - leaked) + _cost(call, limit)
-            last_ns = call.arrived_ns
-            if level > peak:
-                peak, peak_ns = level, call.arrived_ns
-        peaks.append(_Peak(limit, model, peak, peak_ns))
+        offered = [(call.arrived_ns, _cost(call, limit)) for call in calls if call.model == model]
+        peaks.append(_Peak(limit, model, *highest_level(offered, limit.per_minute / 60)))
     return peaks
 
 

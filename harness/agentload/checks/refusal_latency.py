@@ -28,6 +28,8 @@ class RefusalLatency(Check):
     Counted from the intended start of each attempt; a 504 after waiting in the queue is not a refusal.
     """
 
+    stalls_only_worsen = True
+
     max_ms: float = Field(default=250.0, gt=0)
 
     def judge(self, run: Run) -> Verdict:

@@ -50,10 +50,11 @@ class WeightedShare(Check):
         """The worst share error over the phases, against its bound."""
         found, without = contests(run, self.tenants, self.phases, self.work)
         return conclude_phases(
-            self, [self._result(contest) for contest in found], without, self.phases, unit="points"
+            self, [self.result(contest) for contest in found], without, self.phases, unit="points"
         )
 
-    def _result(self, contest: Contest) -> PhaseResult:
+    def result(self, contest: Contest) -> PhaseResult:
+        """What the shares in one contest say."""
         work = served_work(contest.services, contest.weights)
         got, entitled = shares(work), shares(contest.weights)
         errors = {t: 100 * abs(got[t] - entitled[t]) for t in entitled}

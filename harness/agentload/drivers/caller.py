@@ -10,10 +10,10 @@ from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
 from agentload.drivers.http1_answer import ExchangeError, Failure
 from agentload.errors import UnreachableError
-from agentload.logical import AttemptResult, AttemptStart
+from agentload.logical import LEFT, AttemptResult, AttemptStart
 from agentload.model import Arrival, Profile
 from agentload.targets import Target
-from agentload.wire import Ending, ReplyReader, marker_of, request_bytes
+from agentload.wire import Ending, ReplyReader, RequestWriter, marker_of
 
 _ENDINGS = {None: Ending.COMPLETE, Failure.TIMEOUT: Ending.LEFT, Failure.EXHAUSTED: Ending.UNSENT}
 
@@ -37,14 +37,21 @@ class Call:
         """When bytes of a stream came, from its first token to its last."""
 
 
+class _Left(Exception):
+    """The client has heard enough: the connection closes under the answer."""
+
+
 class _Ear:
     """Passes an answer on to its reader, and notes when the parts of a stream came."""
 
-    __slots__ = ("_is_stream", "arrivals_ns", "reader")
+    __slots__ = ("_enough_tokens", "_is_stream", "arrivals_ns", "patience", "reader")
 
-    def __init__(self, reader: ReplyReader, is_stream: bool) -> None:
+    def __init__(self, reader: ReplyReader, is_stream: bool, enough_tokens: int | None = None) -> None:
         self.reader = reader
+        self.patience: gevent.Timeout | None = None
+        """Runs out unless something comes first."""
         self._is_stream = is_stream
+        self._enough_tokens = enough_tokens
         self.arrivals_ns: list[int] = []
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:  # noqa: ARG002
@@ -54,6 +61,11 @@ class _Ear:
         self.reader.feed(chunk, now_ns)
         if self._is_stream:
             self.arrivals_ns.append(now_ns)
+        if self.patience is not None and self.reader.has_begun:
+            self.patience.close()
+            self.patience = None
+        if self._enough_tokens is not None and self._enough_tokens <= self.reader.words_heard:
+            raise _Left
         return self.reader.is_whole
 
 
@@ -66,6 +78,7 @@ class Caller:
         self.worker = worker
         self.clock = RunClock(0)
         self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
+        self._writer = RequestWriter(target)
         self._endpoint = Endpoint(target.host, target.port, target.tls)
         self._addresses: list[Address] | None = None
         self._clients: dict[str, Http1Client] = {}
@@ -82,17 +95,20 @@ class Caller:
         """Make one attempt. When the greenlet is killed meanwhile, the attempt ends as unfinished."""
         is_stream = arrival.job.stream
         reader = ReplyReader(is_stream, arrival.seq)
-        ear = _Ear(reader, is_stream)
+        ear = _Ear(reader, is_stream, start.leave_after_tokens)
         began_ns = self.clock.now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
-        request = request_bytes(self.target, arrival, marker, began_ns)
+        request = self._writer.write(arrival, marker, began_ns)
         try:
-            exchange = self._client(arrival.tenant).exchange(request, start.timeout_at_ns, ear)
+            exchange = self._exchange(arrival.tenant, request, start, ear)
         except gevent.GreenletExit:
             result = reader.result(Ending.OPEN, began_ns, worker=self.worker)
-            return Call(result, self.clock.now_ns(), 0, _between(ear.arrivals_ns, result))
-        result = self._result(reader, exchange)
-        return Call(result, exchange.ended_ns, exchange.body_bytes, _between(ear.arrivals_ns, result))
+        except _Left:
+            result = reader.result(Ending.LEFT, began_ns, transport_error=LEFT, worker=self.worker)
+        else:
+            result = self._result(reader, exchange)
+            return Call(result, exchange.ended_ns, exchange.body_bytes, _between(ear.arrivals_ns, result))
+        return Call(result, self.clock.now_ns(), 0, _between(ear.arrivals_ns, result))
 
     def connections(self) -> tuple[int, int, int]:
         """(opened, requests sent again, idle ones found closed), over all tenants."""
@@ -107,6 +123,22 @@ class Caller:
         """Close the idle connections."""
         for client in self._clients.values():
             client.close()
+
+    def _exchange(self, tenant: str, request: bytes, start: AttemptStart, ear: _Ear) -> Exchange:
+        """Raises _Left when the client's patience ends, or it has read enough, before the answer does."""
+        client = self._client(tenant)
+        if start.leave_at_ns is None:
+            return client.exchange(request, start.timeout_at_ns, ear)
+        ear.patience = patience = gevent.Timeout(max(0.0, (start.leave_at_ns - self.clock.now_ns()) / 1e9))
+        patience.start()
+        try:
+            return client.exchange(request, start.timeout_at_ns, ear)
+        except gevent.Timeout as expired:
+            if expired is not patience:
+                raise
+            raise _Left from None
+        finally:
+            patience.close()
 
     def _result(self, reader: ReplyReader, exchange: Exchange) -> AttemptResult:
         failure = exchange.failure

@@ -40,7 +40,7 @@ class Part:
             arrivals=shard(plan, self.index, assignment.of),
             users=tuple(user for user in loops.users if user.index % assignment.of == self.index),
             loops=loops,
-            behaviours={tenant.name: behaviours.make(tenant.client) for tenant in self.profile.tenants},
+            behaviours={tenant.name: behaviours.of(tenant) for tenant in self.profile.tenants},
             seed=config.seed,
             horizon_ns=self.profile.duration_ns + round(drain_s * 1e9),
             in_flight_cap=self.cap,

@@ -70,11 +70,16 @@ class Stage:
         probe.json_call(self.http, "GET", f"{self.provider_url}/_fake/health", what="the provider")
         self.begin_run()
 
-    def start_gateway(self) -> None:
-        """The bundled gateway as a child, in front of the provider. Raises UnreachableError."""
+    def start_gateway(self, mutant: str | None = None) -> None:
+        """The bundled gateway as a child, in front of the provider. Raises UnreachableError.
+
+        `mutant`: the safeguard that is switched off in it.
+        """
         config = self._write("gateway.json", self.profile.gateway.model_dump_json(indent=2, by_alias=True))
         arguments = ["-m", "agentload.gateway", "--port", "0", "--config", str(config)]
-        self.gateway_url = self._start("gateway", [*arguments, "--upstream", self.provider_url])
+        arguments += ["--upstream", self.provider_url]
+        arguments += [] if mutant is None else ["--mutant", mutant]
+        self.gateway_url = self._start("gateway", arguments)
 
     def fallen(self) -> UnreachableError | None:
         """The first child that has died, in words; None while all stand."""

@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             port=options.port,
             upstream_key_env=options.upstream_key_env,
             policy=options.policy,
+            mutant=options.mutant,
             parent_pipe=options.parent_pipe,
             log_level=options.log_level,
         )
@@ -42,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: loopback only)")
     parser.add_argument("--port", type=int, default=8080, help="0 picks a free one (default: 8080)")
     parser.add_argument("--policy", metavar="NAME", help="overrides the configuration's: sfq, fifo, …")
+    parser.add_argument(
+        "--mutant", metavar="NAME", help="switch off one safeguard on purpose (see `agentload list mutants`)"
+    )
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
     return parser

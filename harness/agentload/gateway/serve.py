@@ -24,8 +24,11 @@ from agentload.gateway.app import build_app
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
 from agentload.gateway.protocol import Drain, Stop
+from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.upstream import Upstream
+from agentload.scheduler.config import GatewayConfig
 
+LOG = logging.getLogger("agentload.gateway")
 BACKLOG = 4_096
 MAX_FILES = 65_536
 _POLL_S = 0.05
@@ -39,12 +42,14 @@ def serve(
     port: int = 8080,
     upstream_key_env: str | None = None,
     policy: str | None = None,
+    mutant: str | None = None,
     parent_pipe: bool = False,
     log_level: str = "warning",
 ) -> None:
     """Serve until told to stop. Raises UsageError for a wrong configuration, and for an address in use.
 
     `upstream`: base URL of the provider; its key is read from the environment variable `upstream_key_env`.
+    `mutant`: the safeguard that is switched off (see `agentload.mutants`), to see what it is worth.
     `parent_pipe`: end when standard input reaches its end, so that no gateway outlives what started it.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # one gauge less for each counter
@@ -56,7 +61,7 @@ def serve(
     if policy is not None:
         config = config.model_copy(update={"policy": policy})
     key = _upstream_key(upstream_key_env)
-    core = GatewayCore(config, settings, random.Random(), config_file.tenant_keys(config, os.environ))
+    core = _core(config, settings, mutant)
     app = build_app(config, core, Upstream(upstream, key, settings))
     with _bound(host, port) as listener:
         server = GatewayServer(
@@ -75,6 +80,19 @@ def serve(
         if parent_pipe:
             server.watch_parent()
         server.run(sockets=[listener])
+
+
+def _core(config: GatewayConfig, settings: GatewaySettings, mutant: str | None) -> GatewayCore:
+    """The reference's core, or one with a safeguard switched off."""
+    keys = config_file.tenant_keys(config, os.environ)
+    if mutant is None:
+        return GatewayCore(config, settings, random.Random(), keys)
+    from agentload.mutants import parts_of  # brings the simulator along, which nobody else here needs
+
+    parts = parts_of(mutant)
+    LOG.warning("the mutant %s is on: this gateway is broken on purpose", mutant)
+    changed = parts.gateway_config(config)
+    return parts.make_core(changed, random.Random(), settings=settings, keys=keys)
 
 
 def _upstream_key(variable: str | None) -> str | None:

@@ -93,6 +93,9 @@ def banners(summary: Facts) -> list[str]:
     lines = [f"The generator is not to be trusted: {reason}" for reason in generator_facts["reasons"]]
     if not generator_facts["trustworthy"] and not lines:
         lines.append("The generator is not to be trusted: its load was not sent as planned.")
+    mutant = text.mutant_line(summary["target"])
+    if mutant:
+        lines.insert(0, f"{mutant[0].upper()}{mutant[1:]}")
     if summary["interrupted"]:
         lines.insert(0, f"The run was interrupted: {summary['interrupted']}")
     if not summary["provider"]["available"]:

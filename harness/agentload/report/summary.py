@@ -34,6 +34,9 @@ def _lines(summary: Facts) -> Iterator[str]:
     yield f"## {text.SYMBOLS[verdict]} {escaped(summary['profile'])}: {verdict}"
     yield ""
     yield escaped(summary["about"])
+    mutant = text.mutant_line(summary["target"])
+    if mutant:
+        yield f"\n**{escaped(mutant[0].upper() + mutant[1:])}**"
     if summary["interrupted"]:
         yield f"\n**Interrupted:** {escaped(summary['interrupted'])}"
     yield ""

@@ -74,6 +74,9 @@ def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
     line.append(f", plan {summary['plan']['fingerprint'][:12]}", style="dim")
     console.print()
     console.print(line)
+    mutant = text.mutant_line(summary["target"])
+    if mutant:
+        console.print(_indented(mutant, 2, console), style="yellow")
     if summary["interrupted"]:
         reason = f"interrupted: {text.printable(summary['interrupted'])}"
         console.print(_indented(reason, 2, console), style="yellow")

@@ -148,6 +148,12 @@ def provider_line(provider: Mapping[str, Any]) -> str:
     )
 
 
+def mutant_line(target: Mapping[str, Any]) -> str:
+    """That the gateway was broken on purpose, and how; empty for one that was not."""
+    mutant = target.get("mutant")
+    return f"the gateway was broken on purpose: mutant {printable(mutant)}" if mutant else ""
+
+
 def queue_line(queue: Mapping[str, Any]) -> str:
     """The hidden queue, in a line; empty when it could not be computed."""
     if queue["max_depth"] is None:

@@ -8,6 +8,7 @@ it returns, and call it again no later than `next_wakeup_ns`. Time must not run 
 from __future__ import annotations
 
 from random import Random
+from typing import ClassVar
 
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.config import GatewayConfig
@@ -31,7 +32,14 @@ __all__ = ["Admission", "Dispatched", "Event", "Expired", "Refused", "Request", 
 
 
 class Admission:
-    """Admission, priority, fairness and retry, for one gateway."""
+    """Admission, priority, fairness and retry, for one gateway.
+
+    The classes that it is made of are named here, so that a subclass can replace one of them.
+    """
+
+    estimator: ClassVar[type[Estimator]] = Estimator
+    dispatcher: ClassVar[type[Dispatcher]] = Dispatcher
+    advice: ClassVar[type[RetryAdvice]] = RetryAdvice
 
     def __init__(
         self, config: GatewayConfig, random: Random, *, policy: type[FairQueue] | None = None
@@ -42,12 +50,12 @@ class Admission:
         """
         self._config = config
         self._meter = WorkMeter(config.estimation)
-        self._estimator = Estimator(config.estimation, config.max_tenants)
-        self._dispatcher = Dispatcher(config, policy or POLICIES.get(config.policy))
+        self._estimator = self.estimator(config.estimation, config.max_tenants)
+        self._dispatcher = self.dispatcher(config, policy or POLICIES.get(config.policy))
         self._classes = self._dispatcher.classes
         self._limits = self._dispatcher.limits
         self._forecast = Forecast(list(self._classes.values()), self._limits)
-        advice = RetryAdvice(config.retry, random)
+        advice = self.advice(config.retry, random)
         self._refusals = Refusals(config.retry, advice, self._forecast, self._limits)
         self._counters = Counters()
         self._events: list[Event] = []
@@ -151,9 +159,14 @@ class Admission:
 
     def next_wakeup_ns(self) -> int | None:
         """When something is due that no other call announces, as of the last poll (and later than it)."""
-        due = [pool.leases.next_ns() for pool in self._dispatcher.pools]
-        due += [self._timers.next_ns(), self._provider_ready_ns]
-        return min((at_ns for at_ns in due if at_ns is not None), default=None)
+        due_ns, ready_ns = self._timers.next_ns(), self._provider_ready_ns
+        if ready_ns is not None and (due_ns is None or ready_ns < due_ns):
+            due_ns = ready_ns
+        for pool in self._dispatcher.pools:
+            lapse_ns = pool.leases.next_ns()
+            if lapse_ns is not None and (due_ns is None or lapse_ns < due_ns):
+                due_ns = lapse_ns
+        return due_ns
 
     def snapshot(self, now_ns: int, *, tenants: int = 100) -> Snapshot:
         """Everything in numbers; of the tenants, those with most waiting and running, at most so many."""

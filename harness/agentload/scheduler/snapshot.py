@@ -108,7 +108,7 @@ def take_snapshot(
         running=sum(c.running for c in classes.values()),
         oldest_wait_ns=max(c.oldest_wait_ns for c in classes.values()),
         classes=classes,
-        tenants=_tenants(dispatcher, tenants),
+        tenants=_tenants(dispatcher, tenants) if tenants else {},
         pools={pool.name: _pool(pool) for pool in dispatcher.pools},
         provider=_provider(now_ns, dispatcher.limits),
         counters=msgspec.structs.replace(counters, refused_by=dict(counters.refused_by)),

@@ -70,9 +70,19 @@ class Target:
 
         Raises ProfileError when an environment variable is missing (see `check_tenants`).
         """
-        fields = [(name, self._filled(text, arrival)) for name, text in self.templates]
-        taken = {name.lower() for name, _ in fields}
-        return fields + [pair for pair in _envelope(arrival, attempt, now_ns) if pair[0].lower() not in taken]
+        standing = self.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow)
+        return standing + self.moving_headers(arrival, attempt, now_ns)
+
+    def standing_headers(self, tenant: str, service_class: str, workflow: str) -> list[tuple[str, str]]:
+        """The first of those: the same in every call of a tenant's workflow. Raises as above."""
+        mapped = [
+            (name, _fill(text, tenant, service_class, self.environment)) for name, text in self.templates
+        ]
+        return mapped + self._untaken([("X-Service-Class", service_class), ("X-Workflow", workflow)])
+
+    def moving_headers(self, arrival: Arrival, attempt: int, now_ns: int) -> list[tuple[str, str]]:
+        """The rest: what differs from one attempt to the next."""
+        return self._untaken(_moving(arrival, attempt, now_ns))
 
     def check_tenants(self, tenants: Iterable[tuple[str, str]]) -> None:
         """Find missing or unusable environment variables before the start, for (name, class) of every tenant.
@@ -103,8 +113,9 @@ class Target:
         """A target from `to_dict`, with this process's environment."""
         return replace(msgspec.convert(dict(data), cls), environment=environment)
 
-    def _filled(self, text: str, arrival: Arrival) -> str:
-        return _fill(text, arrival.tenant, arrival.service_class, self.environment)
+    def _untaken(self, envelope: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        taken = {name.lower() for name, _ in self.templates}
+        return [field for field in envelope if field[0].lower() not in taken]
 
     def _wrong_fields(self, tenant: str, service_class: str) -> Iterator[str]:
         for name, text in self.templates:
@@ -214,11 +225,9 @@ def _fill(text: str, tenant: str, service_class: str, environment: Environment) 
     return _PLACEHOLDER.sub(value, text)
 
 
-def _envelope(arrival: Arrival, attempt: int, now_ns: int) -> Iterator[tuple[str, str]]:
-    """What the reference gateway reads, and others may ignore."""
+def _moving(arrival: Arrival, attempt: int, now_ns: int) -> Iterator[tuple[str, str]]:
+    """What the reference gateway reads, and others may ignore; beside class and workflow."""
     job = arrival.job
-    yield "X-Service-Class", arrival.service_class
-    yield "X-Workflow", job.workflow
     yield "X-Attempt", str(attempt)
     if job.tool_calls:
         yield "X-Expected-Tool-Calls", str(job.tool_calls)

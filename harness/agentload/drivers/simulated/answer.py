@@ -79,6 +79,11 @@ class AnswerReader:
         self.is_whole = self.is_whole or (frame.done and self._stream)
         return None
 
+    @property
+    def tokens(self) -> int:
+        """Tokens that have come so far."""
+        return self._tokens
+
     def spoil(self, error: str) -> None:
         """There is an error in it. The first one stays."""
         self._error = self._error or error

@@ -20,15 +20,15 @@ from agentload.drivers.simulated.kernel import OBSERVE, TIMER, Kernel
 from agentload.drivers.simulated.messages import Submission, Submitter
 from agentload.drivers.simulated.network import Timing
 from agentload.gateway.protocol import Action, EndStream, FailStream, ForwardData, ForwardHeaders, Respond
-from agentload.logical import AttemptResult, LogicalRequest
+from agentload.logical import LEFT, AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 from agentload.wire import Ending
 
 STOPPED = "stopped-early"
 """The reason of requests that were not sent because the run was stopped; `drivers/load.py` says so, too."""
-LEFT = "timeout"
-"""The reason of a client that left, as the live client's transport words it."""
+TIMEOUT = "timeout"
+"""The reason of a client whose timeout ran out, as the live client's transport words it."""
 ERROR_EVENT = "error-event"
 
 
@@ -73,15 +73,32 @@ class Flow:
 class Attempt:
     """One attempt in flight."""
 
-    __slots__ = ("_clients", "cuts_ns", "flow", "leave_handle", "number", "reader", "sent_ns", "submission")
+    __slots__ = (
+        "_clients",
+        "cuts_ns",
+        "flow",
+        "leave_handle",
+        "number",
+        "reader",
+        "sent_ns",
+        "start",
+        "submission",
+    )
 
     def __init__(
-        self, clients: Clients, number: int, flow: Flow, submission: Submission, sent_ns: int
+        self,
+        clients: Clients,
+        number: int,
+        flow: Flow,
+        start: AttemptStart,
+        submission: Submission,
+        sent_ns: int,
     ) -> None:
         arrival = submission.arrival
         self._clients = clients
         self.number = number
         self.flow = flow
+        self.start = start
         self.submission = submission
         self.sent_ns = sent_ns
         self.reader = AnswerReader(arrival.job.stream, arrival.seq)
@@ -91,6 +108,10 @@ class Attempt:
     def hear(self, action: Action) -> None:
         """The gateway says something."""
         self._clients.hear(self, action)
+
+    def cut(self, reason: str) -> None:
+        """The connection is gone, or never came about."""
+        self._clients.cut(self, reason)
 
 
 class Clients:
@@ -201,10 +222,13 @@ class Clients:
         start = flow.request.start(now_ns)
         submission = self._submitter.write(arrival, start.number, now_ns)
         self.attempts += 1
-        attempt = Attempt(self, self.attempts, flow, submission, now_ns)
-        if arrival.job.stream and arrival.job.deadline_ns is None:
+        attempt = Attempt(self, self.attempts, flow, start, submission, now_ns)
+        if arrival.job.stream and arrival.job.deadline_ns is None and start.leave_after_tokens is None:
             attempt.cuts_ns = self._cuts_ns(start.timeout_at_ns)
-        attempt.leave_handle = self.kernel.at(start.timeout_at_ns, self._leave, attempt, TIMER)
+        leave_ns = start.timeout_at_ns
+        if start.leave_at_ns is not None:
+            leave_ns = min(leave_ns, start.leave_at_ns)
+        attempt.leave_handle = self.kernel.at(leave_ns, self._leave, attempt, TIMER)
         self._open[attempt.number] = attempt
         self.issued += start.number == 0
         self.peak_in_flight = max(self.peak_in_flight, len(self._open))
@@ -217,9 +241,16 @@ class Clients:
         return (timeout_at_ns - before_ns, self.demand.horizon_ns - before_ns)
 
     def _leave(self, attempt: Attempt) -> None:
-        """Patience is at its end."""
+        """Patience is at its end, or the tokens were enough."""
         self._send(self.front.leave, attempt)
-        self._ended(attempt, Ending.LEFT, LEFT)
+        timed_out = self.kernel.now_ns >= attempt.start.timeout_at_ns
+        self._ended(attempt, Ending.LEFT, TIMEOUT if timed_out else LEFT)
+
+    def cut(self, attempt: Attempt, reason: str) -> None:
+        """A connection is gone: what has come by then is all there is."""
+        if attempt.number in self._open:
+            self.kernel.cancel(attempt.leave_handle)
+            self._ended(attempt, Ending.CUT, reason)
 
     def hear(self, attempt: Attempt, action: Action) -> None:
         """The gateway says something. Nobody listens once the attempt is over."""
@@ -238,6 +269,8 @@ class Clients:
                 reader.body(action.data, self.kernel.now_ns)
                 if reader.is_whole:
                     self._finish(attempt)
+                elif attempt.start.leave_at_ns is not None or attempt.start.leave_after_tokens is not None:
+                    self._consider(attempt)
             case FailStream():
                 reader.spoil(ERROR_EVENT)
                 self._finish(attempt)
@@ -245,6 +278,17 @@ class Clients:
                 self._finish(attempt)
             case _:
                 raise AssertionError(f"not for a client: {action}")
+
+    def _consider(self, attempt: Attempt) -> None:
+        """Something has come: was it what the client waited for, and was it enough?"""
+        start, tokens = attempt.start, attempt.reader.tokens
+        enough = start.leave_after_tokens is not None and tokens >= start.leave_after_tokens
+        if enough or tokens:
+            self.kernel.cancel(attempt.leave_handle)
+        if enough:
+            self._leave(attempt)
+        elif tokens:
+            attempt.leave_handle = self.kernel.at(start.timeout_at_ns, self._leave, attempt, TIMER)
 
     def _finish(self, attempt: Attempt) -> None:
         self.kernel.cancel(attempt.leave_handle)

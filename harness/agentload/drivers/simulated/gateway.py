@@ -7,7 +7,7 @@ messages that take a fixed time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from agentload.drivers.simulated.digest import EventLog
 from agentload.drivers.simulated.invariants import Watch
@@ -32,6 +32,10 @@ from agentload.gateway.protocol import (
 )
 from fake_provider.call import Call
 
+REFUSED = "connection-refused"
+RESET = "connection-reset"
+"""As `drivers/http1_answer.py` words them."""
+
 UpstreamEvent: TypeAlias = UpstreamHeaders | UpstreamData | UpstreamRead | UpstreamEnded | UpstreamFailed
 
 
@@ -46,6 +50,10 @@ class Caller(Protocol):
 
     def hear(self, action: Action) -> None:
         """The gateway says something to it."""
+        ...
+
+    def cut(self, reason: str) -> None:
+        """Its connection is reset, or refused."""
         ...
 
 
@@ -78,7 +86,7 @@ class Exchange:
 
 
 class SimulatedGateway:
-    """Clients tell `arrive` and `leave`, the provider tells `answered`."""
+    """Clients tell `arrive` and `leave`, the provider tells `answered`; faults kill it and hold it up."""
 
     def __init__(
         self, kernel: Kernel, timing: Timing, core: GatewayCore, log: EventLog, watch: Watch
@@ -93,6 +101,16 @@ class SimulatedGateway:
         self._exchanges: dict[int, Exchange] = {}
         self._wakeup: int | None = None
         self._wakeup_ns: int | None = None
+        self._alive = True
+        self._held: list[tuple[Callable[..., None], Any]] | None = None
+        """What has come since it was paused, in order; None while it runs."""
+        self.lost_sight_of = 0
+        """Attempts that the present core's counters do not show: of cores before it, and refused without one."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it would answer if it were asked something now."""
+        return self._alive and self._held is None
 
     @property
     def open_exchanges(self) -> int:
@@ -101,17 +119,25 @@ class SimulatedGateway:
 
     def arrive(self, caller: Caller) -> None:
         """A request has come in."""
+        if not self._alive:
+            self.lost_sight_of += 1
+            self._send(caller.cut, REFUSED)
+            return
+        if self._hold(self.arrive, caller):
+            return
         self._exchanges[caller.number] = Exchange(caller)
         envelope = caller.submission.envelope(self.kernel.now_ns, caller.number)
         self.feed(Submitted(caller.number, envelope))
 
     def leave(self, caller: Caller) -> None:
         """A client has closed its connection."""
-        if caller.number in self._exchanges:
+        if not self._hold(self.leave, caller) and caller.number in self._exchanges:
             self.feed(ClientLeft(caller.number))
 
     def answered(self, said: tuple[Exchange, Sequence[UpstreamEvent]]) -> None:
         """The provider's answer, or a piece of it."""
+        if self._hold(self.answered, said):
+            return
         exchange, events = said
         for event in events:
             if exchange.connected:
@@ -169,4 +195,41 @@ class SimulatedGateway:
 
     def _tick(self, _: None) -> None:
         self._wakeup = self._wakeup_ns = None
-        self.feed(Tick())
+        if not self._hold(self._tick, None):
+            self.feed(Tick())
+
+    # ----------------------------------------------------------------- faults
+
+    def kill(self) -> None:
+        """All that it knew is lost, every connection breaks. Never while it is paused."""
+        self._alive = False
+        self.lost_sight_of += self.core.admission.snapshot(self.kernel.now_ns, tenants=0).counters.offered
+        for exchange in self._exchanges.values():
+            self._disconnect(exchange)
+            self._send(exchange.caller.cut, RESET)
+        self._exchanges.clear()
+        if self._wakeup is not None:
+            self.kernel.cancel(self._wakeup)
+            self._wakeup = self._wakeup_ns = None
+
+    def start(self, core: GatewayCore) -> None:
+        """A new process, which knows nothing."""
+        self.core = core
+        self._alive = True
+        self._watch.replaced(core)
+
+    def pause(self) -> None:
+        """It stands still: what comes is held for it."""
+        if self.answers:
+            self._held = []
+
+    def resume(self) -> None:
+        """It goes on: timers first, then what has come meanwhile."""
+        held, self._held = self._held or [], None
+        for callback, argument in sorted(held, key=lambda one: one[0] != self._tick):
+            callback(argument)
+
+    def _hold(self, callback: Callable[..., None], argument: object) -> bool:
+        if self._held is not None:
+            self._held.append((callback, argument))
+        return self._held is not None

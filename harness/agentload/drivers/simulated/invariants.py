@@ -38,6 +38,10 @@ class Watch:
         self.looks = 0
         """Snapshots looked at."""
 
+    def replaced(self, gateway: GatewayCore) -> None:
+        """The gateway was started anew: from now on look at this one."""
+        self._gateway = gateway
+
     def gateway(self, now_ns: int, event: object) -> None:
         """After an event of the gateway. Raises InvariantError."""
         self._events += 1

@@ -43,16 +43,16 @@ class Kernel:
         """Do not do it after all. Only for what has not been done yet."""
         self._cancelled.add(handle)
         if len(self._cancelled) > _FEW_CANCELLED + len(self._heap) // 2:
-            self._heap = [item for item in self._heap if item[2] not in self._cancelled]
+            self._heap[:] = [item for item in self._heap if item[2] not in self._cancelled]
             heapify(self._heap)
             self._cancelled.clear()
 
     def run(self, until_ns: int) -> None:
         """Do what is due up to and including `until_ns`, which is the present afterwards, or until `stop`."""
         self._stopped = False
-        cancelled = self._cancelled
-        while self._heap and self._heap[0][0] <= until_ns:
-            at_ns, _, handle, callback, argument = heappop(self._heap)
+        heap, cancelled = self._heap, self._cancelled
+        while heap and heap[0][0] <= until_ns:
+            at_ns, _, handle, callback, argument = heappop(heap)
             if cancelled and handle in cancelled:
                 cancelled.discard(handle)
                 continue

@@ -5,7 +5,7 @@ Every safeguard is behind one field. A mutant is `Parts` with one field changed;
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
@@ -59,7 +59,19 @@ class Parts:
     """Whether a violated invariant ends the run. False for a mutant that violates one on purpose and is to be
     caught by a check."""
 
-    def make_core(self, config: GatewayConfig, random: Random) -> GatewayCore:
-        """The gateway's core. Raises UsageError for a policy that does not exist."""
+    def make_core(
+        self,
+        config: GatewayConfig,
+        random: Random,
+        *,
+        settings: GatewaySettings | None = None,
+        keys: Mapping[str, str] | None = None,
+    ) -> GatewayCore:
+        """The gateway's core. Raises UsageError for a policy that does not exist.
+
+        `settings` (by default the parts' own) and `keys` are those of a real gateway.
+        """
         admission = self.admission(config, random, policy=self.policy)
-        return self.core(config, self.settings, random, admission=admission, lifecycle=self.lifecycle)
+        return self.core(
+            config, settings or self.settings, random, keys, admission=admission, lifecycle=self.lifecycle
+        )

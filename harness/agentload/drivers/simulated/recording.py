@@ -9,7 +9,8 @@ from agentload.drivers import health
 from agentload.drivers.simulated.client import Demand
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
-from agentload.drivers.simulated.world import Sinks, World
+from agentload.drivers.simulated.world import Sinks, Trouble, World
+from agentload.faults import gateway_acts, provider_faults
 from agentload.model import (
     NS,
     CallEnding,
@@ -50,6 +51,7 @@ class Recording:
             sinks=Sinks(record=self._records.append, sample=self._samples.append),
             parts=parts,
             timing=timing,
+            trouble=Trouble(provider=provider_faults(profile), gateway=gateway_acts(profile)),
         )
 
     def record(self) -> Run:
@@ -79,7 +81,7 @@ def _demand(profile: Profile, plan: Plan, parts: Parts) -> Demand:
     loops = ClosedLoops(profile, plan)
     return Demand(
         arrivals=plan.arrivals,
-        behaviours={t.name: parts.behaviour(t, behaviours.make(t.client)) for t in profile.tenants},
+        behaviours={t.name: parts.behaviour(t, behaviours.of(t)) for t in profile.tenants},
         places={tenant.name: place for place, tenant in enumerate(profile.tenants)},
         seed=plan.seed,
         horizon_ns=profile.duration_ns + round(profile.drain_s * NS),

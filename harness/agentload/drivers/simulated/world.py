@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
 from agentload.drivers.simulated.client import Clients, Demand
 from agentload.drivers.simulated.digest import EventLog
+from agentload.drivers.simulated.gateway_faults import GatewayFaults
 from agentload.drivers.simulated.invariants import InvariantError, NoWatch, Watch
 from agentload.drivers.simulated.kernel import OBSERVE, Kernel
 from agentload.drivers.simulated.messages import Submitter
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.provider import SimulatedProvider
+from agentload.faults import GatewayAct
+from agentload.gateway.core import GatewayCore
 from agentload.model import RequestRecord, Sample
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.snapshot import Snapshot
 from fake_provider.config import ProviderConfig
+from fake_provider.faults import Fault
 from fake_provider.ledger import Entry
 
 
@@ -35,6 +39,14 @@ class Sinks:
     """Every ledger entry when it is final. (Up to `max_ledger_entries` the provider keeps them, too.)"""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What goes wrong, and when (see `agentload.faults`)."""
+
+    provider: Iterable[Fault] = ()
+    gateway: Iterable[GatewayAct] = ()
+
+
 class World:
     """One simulated run. `run` drives it to its end; `stop`, from a signal handler, say, ends it early."""
 
@@ -48,6 +60,7 @@ class World:
         sinks: Sinks | None = None,
         parts: Parts | None = None,
         timing: Timing | None = None,
+        trouble: Trouble | None = None,
     ) -> None:
         """`run`: the number in markers, 0..65535. Raises UsageError for a policy that does not exist."""
         sinks, parts, timing = sinks or Sinks(), parts or Parts(), timing or Timing()
@@ -58,8 +71,11 @@ class World:
         self._sinks = sinks
         self._until_ns = demand.horizon_ns
         self._stopping = False
+        trouble = trouble or Trouble()
         core = parts.make_core(config, Random(f"{demand.seed}/gateway"))
         provider_core = parts.provider(parts.provider_config(provider), run=run, on_ended=sinks.call)
+        for fault in trouble.provider:
+            provider_core.add_fault(0, fault)
         watch = Watch if parts.watched else NoWatch
         self.watch = watch(core, config, provider_core, timing.timer_grain_ns)
         self.gateway = parts.shell(kernel, timing, core, self.log, self.watch)
@@ -71,6 +87,11 @@ class World:
         self.clients.front = self.gateway
         self.gateway.upstream = self.provider
 
+        def new_core(start: int) -> GatewayCore:
+            return parts.make_core(config, Random(f"{demand.seed}/gateway/{start}"))
+
+        self._gateway_faults = GatewayFaults(kernel, self.gateway, trouble.gateway, new_core, self.log)
+
     def run(self) -> None:
         """To the end: every request has ended, or the drain is over. Raises InvariantError."""
         if self.timing.sample_ns:
@@ -80,6 +101,7 @@ class World:
             self.kernel.run(self._until_ns)
         if self._stopping:
             self.clients.stop()
+        self._gateway_faults.heal()
         self.kernel.run(self.kernel.now_ns + self.timing.settle_ns)
         self._reconcile(self.watch.look(self.kernel.now_ns))
 
@@ -94,13 +116,14 @@ class World:
         return self._stopping
 
     def _sample(self, _: None) -> None:
-        seen = self.watch.look(self.kernel.now_ns)
-        self._sinks.sample(Sample(at_ns=seen.at_ns, source="gateway", values=gauges(seen)))
+        if self.gateway.answers:
+            seen = self.watch.look(self.kernel.now_ns)
+            self._sinks.sample(Sample(at_ns=seen.at_ns, source="gateway", values=gauges(seen)))
         self.kernel.at(self.kernel.now_ns + self.timing.sample_ns, self._sample, None, OBSERVE)
 
     def _reconcile(self, seen: Snapshot) -> None:
         """Client and gateway must agree on how many attempts there were."""
-        offered, sent = seen.counters.offered, self.clients.attempts
+        offered, sent = seen.counters.offered + self.gateway.lost_sight_of, self.clients.attempts
         if self.watch.asserts and offered != sent:
             raise InvariantError(f"the clients sent {sent} attempts, the gateway was offered {offered}")
 

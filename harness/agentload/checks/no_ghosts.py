@@ -1,0 +1,107 @@
+"""Does work reach the provider whose client left while it was queued?"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from agentload.checks import Check
+from agentload.departures import MS, departures, grace_ns
+from agentload.history import counted_records
+from agentload.model import CallEnding, Outcome, Run, Status, Verdict
+from agentload.statistics import enough
+from agentload.synthetic import RunBuilder, profile
+from agentload.verdicts import conclude, evidence_of, milliseconds, undecided
+
+
+class NoGhosts(Check):
+    """Passes when work whose client left while it was queued never reaches the provider.
+
+    A queue that keeps the requests of clients who have gone serves the dead while the living wait, and after
+    an overload longer than their patience it serves nobody else. Looked at is every attempt that its client
+    abandoned before the provider had seen it; a call that arrives later than 2 RTT + `grace_ms` after that is
+    a ghost. None is allowed. (Retries of the gateway's own for a client that has left count, too.)
+    """
+
+    needs_ledger = True
+    needs_attribution = True
+
+    rtt_ms: float = Field(default=10.0, ge=0)
+    """Round trip between client and gateway."""
+    grace_ms: float = Field(default=100.0, ge=0)
+
+    def judge(self, run: Run) -> Verdict:
+        """Count the calls that arrived for clients who had left."""
+        grace = grace_ns(self.rtt_ms, self.grace_ms)
+        left = departures(counted_records(run), run.ledger)
+        queued = [departure for departure in left if departure.queued]
+        ghosts = [
+            (departure, call)
+            for departure in left
+            for call in departure.calls
+            if call.arrived_ns > departure.at_ns + grace
+        ]
+        if not ghosts and not enough(len(queued), 50):
+            return undecided(
+                self,
+                f"only {len(queued)} clients left while their request was queued: at least 20 are needed "
+                "(more load, or less patience)",
+                n=len(queued),
+            )
+        because = f"{len(queued)} clients left while their request was queued in the gateway; "
+        if ghosts:
+            worst = max(call.arrived_ns - departure.at_ns for departure, call in ghosts)
+            because += (
+                f"{len(ghosts)} calls reached the provider for clients who had gone, up to "
+                f"{milliseconds(worst)} later"
+            )
+        else:
+            because += f"none of them reached the provider more than {milliseconds(grace)} later"
+        return conclude(
+            self,
+            Status.FAILED if ghosts else Status.PASSED,
+            because,
+            measured=len(ghosts),
+            bound=0,
+            unit="calls",
+            n=len(left),
+            evidence=[
+                evidence_of(
+                    departure.record,
+                    f"{departure.record.tenant}: called {milliseconds(call.arrived_ns - departure.at_ns)} "
+                    "after its client had left",
+                )
+                for departure, call in ghosts
+            ],
+            details={
+                "abandoned": len(left),
+                "abandoned_while_queued": len(queued),
+                "ghosts": len(ghosts),
+                "grace_ms": grace / MS,
+                "ghost_tokens": sum(call.charged_tokens for _, call in ghosts),
+            },
+        )
+
+    @classmethod
+    def counterexample(cls) -> tuple[Check, Run]:
+        """Clients leave after a second in the queue; one of their requests is sent on a second later."""
+        return cls(), _run(ghosts=1)
+
+    @classmethod
+    def too_few(cls) -> tuple[Check, Run]:
+        """Two clients left."""
+        return cls(), _run(ghosts=0, leavers=2)
+
+    @classmethod
+    def example(cls) -> tuple[Check, Run]:
+        """Nothing more is heard of those who left."""
+        return cls(), _run(ghosts=0)
+
+
+def _run(*, ghosts: int, leavers: int = 30) -> Run:
+    build = RunBuilder(profile(tenants={"a": 1.0}))
+    for k in range(leavers):
+        at_ms = 200.0 * k
+        record = build.ended("a", at_ms, Outcome.ABANDONED, after_ms=1_000)
+        if k < ghosts:
+            build.call(record, at_ms + 2_000, at_ms + 2_050, CallEnding.COMPLETED)
+    return build.run()

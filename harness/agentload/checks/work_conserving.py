@@ -1,0 +1,242 @@
+"""Does the gateway leave the provider idle while work waits?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from pydantic import Field
+
+from agentload.allowance import admitted, permitted
+from agentload.checks import Check, PhaseName
+from agentload.fairness import TRANSIT_NS
+from agentload.hidden_queue import Wait, waits
+from agentload.history import counted_phases
+from agentload.intervals import Interval, Step, above_zero, area, intersect, length_ns, merge, subtract
+from agentload.model import NS, Evidence, Outcome, Profile, Run, Status, Verdict
+from agentload.statistics import enough
+from agentload.synthetic import RunBuilder, profile
+from agentload.verdicts import conclude, finite, milliseconds, seconds, undecided
+from fake_provider.config import ProviderConfig
+
+DISPATCH_NS = 10_000_000
+"""A call that makes room is followed by the next one this much later at most: the way there and back."""
+STALL_RECOVERY_NS = NS // 2
+LEAST_WAITING_NS = NS
+_UNLIMITED = 1
+"""Without slots the provider is idle or it is not: one unit of idleness."""
+
+
+class WorkConserving(Check):
+    """Passes when slots of the provider stand idle for at most 5 % of the time in which work waits for them.
+
+    Counted is slot-time: as many free slots as there is eligible work waiting in the gateway, less 10 ms for
+    each dispatch. Work is eligible when it has waited for more than the way through the gateway and its
+    tenant is below its cap (`tenant_slots`). Time in which the provider's own limits, replayed from its
+    ledger, would not have let the next call through does not count, nor does a wait that the provider asked
+    for. A gateway that is fair by leaving capacity unused has only made everybody poorer.
+    """
+
+    needs_ledger = True
+    needs_attribution = True
+
+    phases: tuple[PhaseName, ...] = ()
+    """By default every recorded phase."""
+    slots: int | None = Field(default=None, ge=1)
+    """The provider's, by default as in the profile. With neither, one waiting request counts as one slot."""
+    tenant_slots: int | None = Field(default=None, ge=1)
+    """Calls that the gateway lets one tenant have in flight: by default the profile's `tenant_slots`, else
+    half of its pool's slots. For a gateway without such a cap, say as many as `slots`."""
+    margin: float = Field(default=0.05, ge=0, lt=1)
+    """Part of the provider's token and request limits that a gateway may keep back, 0..1."""
+    max_idle: float = Field(default=0.05, gt=0, lt=1)
+    """Share of the slot-time in which work waited, 0..1."""
+
+    def judge(self, run: Run) -> Verdict:
+        """Sweep over the run: free slots, eligible work, and what the provider would have admitted."""
+        windows = self._windows(run)
+        waited = waits(run.records, run.ledger)
+        if not windows or not enough(len(run.ledger), 50):
+            return undecided(self, f"the provider saw only {len(run.ledger)} calls: 20 are needed")
+        end_ns = max(end for _, end in windows)
+        slots = self.slots or run.profile.provider.slots
+        sweep = _Sweep(slots, self._caps(run.profile))
+        idle, eligible = sweep.over(run, waited)
+        contested = intersect(above_zero(eligible, end_ns), windows)
+        free = permitted(run.ledger, run.profile.provider, (0, end_ns), self.margin)
+        idle_in = intersect(contested, free)
+        found = _Idleness(
+            waited_ns=length_ns(contested),
+            idle_ns=area(idle, idle_in),
+            dispatches=sum(w.served and w.length_ns > TRANSIT_NS and _ends_in(w, windows) for w in waited),
+            slots=slots or _UNLIMITED,
+        )
+        longest = sorted(intersect(above_zero(idle, end_ns), idle_in), key=lambda i: i[0] - i[1])[:5]
+        return self._conclude(found, longest, sum(call.started_ns is not None for call in run.ledger))
+
+    def _conclude(self, found: _Idleness, longest: Sequence[Interval], n: int) -> Verdict:
+        if found.waited_ns < LEAST_WAITING_NS:
+            return undecided(
+                self,
+                f"work waited for only {seconds(found.waited_ns)} in all: more load would show whether "
+                "anything stands idle meanwhile",
+                n=n,
+                details=found.details(),
+            )
+        because = (
+            f"work waited for {seconds(found.waited_ns)}; of {seconds(found.whole_ns)} of slot-time "
+            f"({found.slots} slots) {seconds(found.idle_ns)} stood idle, {seconds(found.allowed_ns)} of it "
+            f"allowed for {found.dispatches} dispatches"
+        )
+        return conclude(
+            self,
+            Status.PASSED if found.share <= self.max_idle else Status.FAILED,
+            because,
+            measured=100 * found.share,
+            bound=100 * self.max_idle,
+            unit="%",
+            n=n,
+            evidence=[
+                Evidence(note=f"idle for {milliseconds(end - start)} while work waited", at_ns=start)
+                for start, end in longest
+            ],
+            details=found.details(),
+        )
+
+    def _windows(self, run: Run) -> list[Interval]:
+        """The phases to judge, without the moments in which the machine stood still."""
+        phases = merge(run.profile.phase_window_ns(name) for name in self.phases or counted_phases(run))
+        stalls = merge((s.start_ns, s.end_ns + STALL_RECOVERY_NS) for s in run.health.stalls)
+        return subtract(phases, stalls)
+
+    def _caps(self, of: Profile) -> dict[str, int]:
+        caps: dict[str, int] = {}
+        for pool in of.gateway.pools.values():
+            cap = self.tenant_slots or pool.tenant_slots or max(1, pool.slots // 2)
+            caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
+        return caps
+
+    @classmethod
+    def counterexample(cls) -> tuple[Check, Run]:
+        """Two slots, and a gateway that polls: each call starts 60 ms after the one before it ended."""
+        return cls(), _run(gap_ms=60)
+
+    @classmethod
+    def too_few(cls) -> tuple[Check, Run]:
+        """Forty calls that hardly wait."""
+        return cls(), _run(gap_ms=60, wait_ms=5)
+
+    @classmethod
+    def example(cls) -> tuple[Check, Run]:
+        """The next call starts 3 ms after the last one ended."""
+        return cls(), _run(gap_ms=3)
+
+
+class _Idleness(msgspec.Struct, frozen=True):
+    waited_ns: int
+    """How long there was eligible work waiting."""
+    idle_ns: int
+    """Slot-time that stood idle meanwhile, although the provider would have taken the next call."""
+    dispatches: int
+    """Calls that had waited: each may have taken its 10 ms."""
+    slots: int
+
+    @property
+    def whole_ns(self) -> int:
+        return self.waited_ns * self.slots
+
+    @property
+    def allowed_ns(self) -> int:
+        return min(self.idle_ns, self.dispatches * DISPATCH_NS)
+
+    @property
+    def share(self) -> float:
+        return (self.idle_ns - self.allowed_ns) / self.whole_ns if self.whole_ns else 0.0
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "waited_s": finite(self.waited_ns / NS),
+            "idle_slot_s": finite(self.idle_ns / NS),
+            "allowed_slot_s": finite(self.allowed_ns / NS),
+            "dispatches": self.dispatches,
+            "slots": self.slots,
+        }
+
+
+class _Sweep:
+    """Free slots and eligible work over time, from the ledger and the waits."""
+
+    def __init__(self, slots: int | None, caps: Mapping[str, int]) -> None:
+        self._slots = slots
+        self._caps = caps
+        self._busy = 0
+        self._waiting: dict[str, int] = {}
+        self._running: dict[str, int] = {}
+        self._eligible = 0
+
+    def over(self, run: Run, waited: Sequence[Wait]) -> tuple[list[Step], list[Step]]:
+        """(idle slots with work for them, eligible work) as step functions."""
+        idle: list[Step] = []
+        eligible: list[Step] = []
+        changes = _changes(run, waited)
+        for index, (at_ns, tenant, waiting, running) in enumerate(changes):
+            self._change(tenant, waiting, running)
+            if index + 1 < len(changes) and changes[index + 1][0] == at_ns:
+                continue
+            free = _UNLIMITED if self._slots is None else max(0, self._slots - self._busy)
+            idle.append((at_ns, min(free, self._eligible)))
+            eligible.append((at_ns, self._eligible))
+        return idle, eligible
+
+    def _change(self, tenant: str | None, waiting: int, running: int) -> None:
+        self._busy += running
+        if tenant is None:
+            return
+        before = self._of(tenant)
+        self._waiting[tenant] = self._waiting.get(tenant, 0) + waiting
+        self._running[tenant] = self._running.get(tenant, 0) + running
+        self._eligible += self._of(tenant) - before
+
+    def _of(self, tenant: str) -> int:
+        """What of a tenant's waiting work its cap lets go."""
+        waiting, running = self._waiting.get(tenant, 0), self._running.get(tenant, 0)
+        room = self._caps[tenant] - running if tenant in self._caps else waiting
+        return max(0, min(waiting, room))
+
+
+_Change = tuple[int, str | None, int, int]
+"""(instant, tenant, change of what waits, change of what is in service)"""
+
+
+def _changes(run: Run, waited: Sequence[Wait]) -> list[_Change]:
+    found: list[_Change] = []
+    for wait in waited:
+        if wait.length_ns > TRANSIT_NS:
+            found.append((wait.start_ns + TRANSIT_NS, wait.tenant, 1, 0))
+            found.append((wait.end_ns, wait.tenant, -1, 0))
+    for call in admitted(run.ledger):
+        if call.started_ns is not None:
+            found.append((call.started_ns, call.tenant, 0, 1))
+            if call.ended_ns is not None:
+                found.append((call.ended_ns, call.tenant, 0, -1))
+    found.sort(key=lambda change: change[0])
+    return found
+
+
+def _ends_in(wait: Wait, windows: Sequence[Interval]) -> bool:
+    return any(start <= wait.end_ns < end for start, end in windows)
+
+
+def _run(*, gap_ms: float, wait_ms: float = 400.0, calls: int = 40) -> Run:
+    """One tenant, two slots, 100 ms of service; each slot's next call starts `gap_ms` after the last."""
+    length_s = calls / 2 * (100 + gap_ms) / 1_000
+    build = RunBuilder(
+        profile(phases={"load": length_s}, tenants={"a": 1.0}, provider=ProviderConfig(slots=2))
+    )
+    for k in range(calls):
+        start_ms = k // 2 * (100 + gap_ms)
+        build.answered("a", max(0.0, start_ms - wait_ms), wait_ms=min(wait_ms, start_ms), service_ms=100)
+    if wait_ms > gap_ms:  # somebody is still waiting when the last call has gone
+        build.ended("a", 0, Outcome.UNFINISHED, after_ms=1_000 * length_s)
+    return build.run()

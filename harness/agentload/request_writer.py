@@ -1,0 +1,87 @@
+"""What a client sends: one chat completion over HTTP/1.1, as bytes. Pure.
+
+A load generator writes thousands of requests a second that differ in little more than their prompts, so what
+a tenant's requests have in common is put into words once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from agentload import __version__
+from agentload.model import Arrival, Job
+from agentload.targets import Target
+from fake_provider.marker import Marker, message
+
+SEQ_BITS = 24
+"""What a marker holds of a request's number."""
+_STREAM = ',"stream":true,"stream_options":{"include_usage":true}'
+
+
+def marker_of(run: int, tenant_index: int, arrival: Arrival, attempt: int) -> Marker:
+    """What tells our provider whose call it is. `tenant_index` is the tenant's place in the profile."""
+    return Marker(
+        run=run,
+        tenant=tenant_index,
+        seq=arrival.seq % 2**SEQ_BITS,
+        attempt=min(attempt, 255),
+        output_tokens=arrival.job.output_tokens,
+    )
+
+
+def chat_body(job: Job, marker: Marker, model: str) -> bytes:
+    """An OpenAI chat completion request of exactly `job.input_tokens` prompt tokens, unlike any other one."""
+    content = message(marker, job.input_tokens).replace("\n", "\\n")  # words and line ends: all JSON to quote
+    declared = job.declared_output_tokens
+    limit = "" if declared is None else f',"max_tokens":{declared}'
+    stream = _STREAM if job.stream else ""
+    messages = f'[{{"role":"user","content":"{content}"}}]'
+    return f'{{"model":{_quoted(model)},"messages":{messages}{limit}{stream}}}'.encode()
+
+
+class RequestWriter:
+    """Writes the requests for one target."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._heads: dict[tuple[str, str, str, bool], tuple[str, str]] = {}
+        """By tenant, class, workflow and stream. They hold keys: show them to nobody."""
+
+    def write(self, arrival: Arrival, marker: Marker, now_ns: int) -> bytes:
+        """The whole request of one attempt; the marker says which.
+
+        Raises ProfileError when an environment variable is missing (see `Target.check_tenants`).
+        """
+        job, target = arrival.job, self._target
+        body = chat_body(job, marker, target.model)
+        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream)
+        before_length, after_length = self._heads.get(kind) or self._write_head(kind)
+        envelope = _lines(target.moving_headers(arrival, marker.attempt, now_ns))
+        return f"{before_length}{len(body)}{after_length}{envelope}\r\n".encode("latin-1") + body
+
+    def _write_head(self, kind: tuple[str, str, str, bool]) -> tuple[str, str]:
+        """All that such requests have in common, up to the length of the body and after it."""
+        tenant, service_class, workflow, stream = kind
+        target = self._target
+        fields = [
+            ("Host", target.authority),
+            ("User-Agent", f"agentload/{__version__}"),
+            ("Content-Type", "application/json"),
+            ("Accept", "text/event-stream" if stream else "application/json"),
+            ("Accept-Encoding", "identity"),
+        ]
+        before_length = f"POST {target.path} HTTP/1.1\r\n{_lines(fields)}Content-Length: "
+        after_length = f"\r\n{_lines(target.standing_headers(tenant, service_class, workflow))}"
+        head = self._heads[kind] = (before_length, after_length)
+        return head
+
+
+def _lines(fields: list[tuple[str, str]]) -> str:
+    return "".join([f"{name}: {value}\r\n" for name, value in fields])
+
+
+@lru_cache
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()

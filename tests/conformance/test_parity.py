@@ -1,0 +1,153 @@
+"""The simulator against the real thing: the ASGI gateway and provider, in virtual time, without sockets.
+
+Both are given the same plan, delays and timer grain. Then not only the counts but every field of every record
+and of every ledger entry must be equal, to the nanosecond: whatever the simulator says, the real code does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+import virtual_loop
+from agentload import plan, profile, rundir
+from agentload.drivers.simulated.network import Timing
+from agentload.drivers.simulated.recording import Recording
+from agentload.model import Outcome, Plan, Profile, Run
+from in_memory import Stack
+
+EVERYTHING_AT_ONCE = """
+name: everything-at-once
+about: Streams and plain answers, open and closed loops, retries, timeouts, deadlines, a fault every second.
+phases:
+  - {name: load, seconds: 12}
+provider:
+  slots: 6
+  tokens_per_minute: 60000
+  bucket_s: 2
+  latency: {first_token_ms: 100, first_token_cv: 0.4, inter_token_ms: 10}
+  faults:
+    - {kind: error-in-stream, after_s: 2, seconds: 1}
+    - {kind: truncate, after_s: 3, seconds: 1}
+    - {kind: reset, after_s: 4, seconds: 0.5}
+    - {kind: outage, after_s: 5, seconds: 0.5}
+    - {kind: stall, after_s: 6, seconds: 1}
+    - {kind: slow, after_s: 7, seconds: 1, params: {factor: 4}}
+    - {kind: tpm-cut, after_s: 8, seconds: 1, params: {factor: 0.5}}
+    - {kind: error-rate, after_s: 9, seconds: 1, params: {rate: 0.5}}
+    - {kind: quota-exhausted, after_s: 10, seconds: 0.5}
+gateway:
+  upstream: {tokens_per_minute: 90000}
+  pools:
+    shared:
+      slots: 8
+      classes:
+        standard: {max_queue: 12, max_wait_s: 2}
+tenants:
+  - name: streams
+    arrivals: {kind: poisson, rate: 8}
+    workload: {kind: chat, input_tokens: 40, max_tokens: 64, output_tokens: {min: 4, max: 60}, stream: true}
+    client: {kind: openai-sdk, timeout_s: 0.5}
+  - name: plain
+    arrivals: {kind: poisson, rate: 10}
+    workload: {kind: chat, input_tokens: 100, output_tokens: {min: 1, max: 24}, stream: 0.2}
+    client: {kind: hammer, max_attempts: 3, timeout_s: 0.6}
+  - name: hurried
+    arrivals: {kind: poisson, rate: 6}
+    workload: {kind: chat, input_tokens: 13, max_tokens: 32, output_tokens: 20, stream: 0.5, deadline_s: 0.4}
+    client: {kind: ignores}
+  - name: loops
+    users: 4
+    workload: {kind: pareto, input_tokens: 24, max_tokens: 400, mean_output_tokens: 60, stream: 0.5}
+    client: {kind: obeys}
+drain_s: 3
+checks: [status-codes]
+"""
+TIMING = Timing(piece_tokens=1)
+"""Streams token by token, as the real provider sends them."""
+
+
+def in_memory(patch: pytest.MonkeyPatch, chosen: Profile, drawn: Plan) -> Stack:
+    """The real applications under the same plan."""
+    run = drawn.seed % 65_535 + 1
+
+    async def play(_: virtual_loop.VirtualLoop) -> Stack:
+        stack = Stack(chosen, drawn, run, TIMING.one_way_ns / 1e9)
+        await stack.play()
+        return stack
+
+    return virtual_loop.run(patch, play)
+
+
+def assert_equal(run: Run, stack: Stack) -> None:
+    by_attempt = {(record.seq, record.attempt): record for record in stack.records}
+    assert {(record.seq, record.attempt) for record in run.records} == set(by_attempt)
+    for record in run.records:
+        assert record == by_attempt[record.seq, record.attempt]
+    names = [tenant.name for tenant in run.profile.tenants]
+    entries = [msgspec.to_builtins(entry) for entry in stack.ledger]
+    real = rundir.ledger_from_provider(entries, names, t0_ns=0)
+    assert sorted(run.ledger, key=lambda e: e.call) == sorted(real, key=lambda e: e.call)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_record_and_every_ledger_entry_is_equal(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = profile.parse(EVERYTHING_AT_ONCE, "everything-at-once.yaml")
+    drawn = plan.draw(chosen, seed)
+    run = Recording(chosen, drawn, timing=TIMING).record()
+    assert_equal(run, in_memory(monkeypatch, chosen, drawn))
+    outcomes = Counter(record.outcome for record in run.records)
+    assert set(outcomes) >= {
+        Outcome.ANSWERED,
+        Outcome.REJECTED,
+        Outcome.EXPIRED,
+        Outcome.FAILED,
+        Outcome.ABANDONED,
+    }
+    assert {entry.status for entry in run.ledger} >= {0, 200, 429, 500, 503}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("steady", ["phases.steady.seconds=8"]),
+        (
+            "noisy-neighbor",
+            ["phases.baseline.seconds=3", "phases.noise.seconds=3", "phases.recovery.seconds=4"],
+        ),
+        (
+            "noisy-neighbor",
+            [
+                "gateway.policy=fifo",
+                "phases.baseline.seconds=4",
+                "phases.noise.seconds=4",
+                "phases.recovery.seconds=3",
+            ],
+        ),
+        ("weighted-fair", ["phases.small.seconds=3", "phases.heavy.seconds=4"]),
+    ],
+    ids=["steady", "noisy-neighbor", "noisy-neighbor-fifo", "weighted-fair"],
+)
+def test_bundled_profiles_are_equal(name: str, settings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = profile.load(profile.find(name), settings)
+    drawn = plan.draw(chosen, 7)
+    run = Recording(chosen, drawn, timing=TIMING).record()
+    assert_equal(run, in_memory(monkeypatch, chosen, drawn))
+
+
+def test_the_comparison_sees_a_microsecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = profile.load(profile.find("steady"), ["phases.steady.seconds=1"])
+    drawn = plan.draw(chosen, 7)
+    slower = Timing(piece_tokens=1, one_way_ns=TIMING.one_way_ns + 1_000)
+    with pytest.raises(AssertionError):
+        assert_equal(Recording(chosen, drawn, timing=slower).record(), in_memory(monkeypatch, chosen, drawn))
+
+
+def test_pieces_of_streams_change_nothing_but_the_number_of_events() -> None:
+    chosen = profile.load(profile.find("steady"), ["phases.steady.seconds=8"])
+    drawn = plan.draw(chosen, 7)
+    fine, coarse = Recording(chosen, drawn, timing=TIMING), Recording(chosen, drawn)
+    assert fine.record().records == coarse.record().records
+    assert coarse.world.kernel.events < fine.world.kernel.events / 2
