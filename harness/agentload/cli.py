@@ -42,6 +42,23 @@ QuickOption = Annotated[
     bool, typer.Option("--quick", help="Shorter phases, as far as the sample counts allow.")
 ]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
+TargetOption = Annotated[
+    str | None, typer.Option(help="URL or YAML file of your gateway; the bundled one when omitted.")
+]
+PolicyOption = Annotated[str | None, typer.Option(help="Policy of the bundled gateway: sfq, fifo …")]
+WorkersOption = Annotated[int, typer.Option(min=1, max=64, help="Locust worker processes.")]
+ProviderOption = Annotated[
+    str | None, typer.Option(metavar="URL", help="A fake provider that runs already; else one is started.")
+]
+ProviderPortOption = Annotated[
+    int, typer.Option(min=0, max=65535, help="Fixed port for our provider, for a target's configuration.")
+]
+AllowHostOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="A host beyond loopback that may be loaded.")
+]
+InconclusiveOption = Annotated[
+    str, typer.Option(metavar="pass|fail", help="What an inconclusive run means for the exit code.")
+]
 
 
 def _show_version(value: bool) -> None:
@@ -77,30 +94,19 @@ def common(
 @app.command()
 def run(
     profile: ProfileArgument,
-    target: Annotated[
-        str | None, typer.Option(help="URL or YAML file of your gateway; the bundled one when omitted.")
-    ] = None,
-    policy: Annotated[
-        str | None, typer.Option(help="Policy of the bundled gateway, e.g. sfq or fifo.")
-    ] = None,
+    target: TargetOption = None,
+    policy: PolicyOption = None,
     mutant: MutantOption = None,
     seed: SeedOption = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Locust worker processes.")] = 1,
+    workers: WorkersOption = 1,
     out: Annotated[
         Path | None, typer.Option(help="Folder for this run; reports/<profile>-<time> when omitted.")
     ] = None,
     settings: SetOption = None,
     quick: QuickOption = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A fake provider that runs already; else one is started."),
-    ] = None,
-    provider_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Fixed port for our provider, for a target's configuration.")
-    ] = 0,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A host beyond loopback that may be loaded.")
-    ] = None,
+    provider: ProviderOption = None,
+    provider_port: ProviderPortOption = 0,
+    allow_host: AllowHostOption = None,
     bind: Annotated[
         str, typer.Option(help="Address the Locust master listens on for workers.")
     ] = "127.0.0.1",
@@ -108,15 +114,11 @@ def run(
         int,
         typer.Option(min=0, max=1024, help="Wait for so many `agentload worker` instead of starting any."),
     ] = 0,
-    inconclusive: Annotated[
-        str, typer.Option(metavar="pass|fail", help="What an inconclusive run means for the exit code.")
-    ] = "fail",
+    inconclusive: InconclusiveOption = "fail",
 ) -> None:
     """Drive a profile against a gateway, judge it and write a report."""
     from agentload import run as composition
 
-    if inconclusive not in ("pass", "fail"):
-        raise UsageError(f"--inconclusive {inconclusive}: must be pass or fail")
     options = composition.Options(
         profile=profile,
         target=target,
@@ -132,7 +134,7 @@ def run(
         allow_hosts=tuple(allow_host or ()),
         bind=bind,
         expect_workers=expect_workers,
-        inconclusive_passes=inconclusive == "pass",
+        inconclusive_passes=_passes(inconclusive),
         command=tuple(sys.argv[1:]),
     )
     raise typer.Exit(composition.run(options))
@@ -145,22 +147,18 @@ def simulate(
     seeds: Annotated[
         int, typer.Option(min=1, max=10_000, help="Judge so many consecutive seeds, without reports of each.")
     ] = 1,
-    policy: Annotated[
-        str | None, typer.Option(help="Policy of the bundled gateway, e.g. sfq or fifo.")
-    ] = None,
+    policy: PolicyOption = None,
     mutant: MutantOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for this run; reports/<profile>-<time> when omitted.")
     ] = None,
     settings: SetOption = None,
     quick: QuickOption = False,
-    inconclusive: Annotated[str, typer.Option(metavar="pass|fail", help="As in `run`.")] = "fail",
+    inconclusive: InconclusiveOption = "fail",
 ) -> None:
     """Play a profile in virtual time: the same plan, gateway, provider, checks and reports, in a second."""
     from agentload import simulate as composition
 
-    if inconclusive not in ("pass", "fail"):
-        raise UsageError(f"--inconclusive {inconclusive}: must be pass or fail")
     options = composition.Options(
         profile=profile,
         policy=policy,
@@ -170,7 +168,7 @@ def simulate(
         out=out,
         settings=tuple(settings or ()),
         quick=quick,
-        inconclusive_passes=inconclusive == "pass",
+        inconclusive_passes=_passes(inconclusive),
         command=tuple(sys.argv[1:]),
     )
     raise typer.Exit(composition.run(options))
@@ -218,6 +216,45 @@ def selftest(
     raise typer.Exit(composition.run(options))
 
 
+@app.command()
+def gate(
+    profiles: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Which profiles, in order; all when omitted."),
+    ] = None,
+    target: TargetOption = None,
+    policy: PolicyOption = None,
+    quick: QuickOption = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for all; else reports/gate-<time>.")] = None,
+    seed: SeedOption = None,
+    workers: WorkersOption = 1,
+    provider: ProviderOption = None,
+    provider_port: ProviderPortOption = 0,
+    allow_host: AllowHostOption = None,
+    reruns: Annotated[int, typer.Option(min=0, max=5, help="Repeats of an inconclusive run.")] = 1,
+    inconclusive: InconclusiveOption = "fail",
+) -> None:
+    """Run several profiles as one gate for CI: one summary, one junit.xml, one exit code."""
+    from agentload import gate as gates
+    from agentload import run as composition
+
+    each = composition.Options(
+        profile="",
+        target=target,
+        policy=policy,
+        quick=quick,
+        seed=seed,
+        workers=workers,
+        provider_url=provider,
+        provider_port=provider_port,
+        allow_hosts=tuple(allow_host or ()),
+        inconclusive_passes=_passes(inconclusive),
+        command=tuple(sys.argv[1:]),
+    )
+    options = gates.Options(profiles=gates.select(profiles), out=out, reruns=reruns, each=each)
+    raise typer.Exit(gates.run(options))
+
+
 @app.command("list")
 def list_(
     what: Annotated[
@@ -253,12 +290,12 @@ def explain(
 @app.command()
 def judge(
     folder: Annotated[Path, typer.Argument(help="A run folder.")],
-    inconclusive: Annotated[str, typer.Option(metavar="pass|fail", help="As in `run`.")] = "fail",
+    inconclusive: InconclusiveOption = "fail",
 ) -> None:
     """Decide again from a run folder, and write its reports anew."""
     from agentload import run as composition
 
-    raise typer.Exit(composition.judge_folder(folder, inconclusive_passes=inconclusive == "pass"))
+    raise typer.Exit(composition.judge_folder(folder, inconclusive_passes=_passes(inconclusive)))
 
 
 @app.command()
@@ -324,6 +361,13 @@ def worker(
     if not host or not port.isdigit():
         raise UsageError(f"worker {master}: must be HOST:PORT, e.g. 10.0.0.5:5557")
     os.execv(sys.executable, [sys.executable, "-m", "agentload.drivers.locust_worker", host, port])
+
+
+def _passes(inconclusive: str) -> bool:
+    """`--inconclusive`. Raises UsageError for anything but pass and fail."""
+    if inconclusive not in ("pass", "fail"):
+        raise UsageError(f"--inconclusive {inconclusive}: must be pass or fail")
+    return inconclusive == "pass"
 
 
 def _exec(module: str, options: dict[str, object]) -> None:

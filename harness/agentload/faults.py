@@ -1,6 +1,6 @@
 """The faults of a profile on the run's clock: for drivers that bring them about, and for whoever judges. Pure.
 
-    for kind, start_ns, end_ns in fault_windows(profile): ...
+for kind, start_ns, end_ns in fault_windows(profile): ...
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from fake_provider.marker import Marker, message
 
 SEQ_BITS = 24
 """What a marker holds of a request's number."""
+_Kind = tuple[str, str, str, bool, int]
+"""Tenant, class, workflow, stream, attempt."""
 _STREAM = ',"stream":true,"stream_options":{"include_usage":true}'
 
 
@@ -46,8 +48,8 @@ class RequestWriter:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._heads: dict[tuple[str, str, str, bool], tuple[str, str]] = {}
-        """By tenant, class, workflow and stream. They hold keys: show them to nobody."""
+        self._heads: dict[_Kind, tuple[str, str]] = {}
+        """What requests of a kind have in common. It holds keys: show it to nobody."""
 
     def write(self, arrival: Arrival, marker: Marker, now_ns: int) -> bytes:
         """The whole request of one attempt; the marker says which.
@@ -56,14 +58,15 @@ class RequestWriter:
         """
         job, target = arrival.job, self._target
         body = chat_body(job, marker, target.model)
-        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream)
+        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream, marker.attempt)
         before_length, after_length = self._heads.get(kind) or self._write_head(kind)
-        envelope = _lines(target.moving_headers(arrival, marker.attempt, now_ns))
-        return f"{before_length}{len(body)}{after_length}{envelope}\r\n".encode("latin-1") + body
+        moving = job.tool_calls or job.deadline_ns is not None
+        own = _lines(target.moving_headers(arrival, now_ns)) if moving else ""
+        return f"{before_length}{len(body)}{after_length}{own}\r\n".encode("latin-1") + body
 
-    def _write_head(self, kind: tuple[str, str, str, bool]) -> tuple[str, str]:
-        """All that such requests have in common, up to the length of the body and after it."""
-        tenant, service_class, workflow, stream = kind
+    def _write_head(self, kind: _Kind) -> tuple[str, str]:
+        """Up to the length of the body, and after it."""
+        tenant, service_class, workflow, stream, attempt = kind
         target = self._target
         fields = [
             ("Host", target.authority),
@@ -73,8 +76,8 @@ class RequestWriter:
             ("Accept-Encoding", "identity"),
         ]
         before_length = f"POST {target.path} HTTP/1.1\r\n{_lines(fields)}Content-Length: "
-        after_length = f"\r\n{_lines(target.standing_headers(tenant, service_class, workflow))}"
-        head = self._heads[kind] = (before_length, after_length)
+        standing = target.standing_headers(tenant, service_class, workflow, attempt)
+        head = self._heads[kind] = (before_length, f"\r\n{_lines(standing)}")
         return head
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from agentload import __version__, judge, plan, profile, rundir, targets
+from agentload import __version__, plan, profile, rundir, targets
+from agentload.conclusion import INTERRUPTED, Conclusion, conclude
 from agentload.drivers import probe, protocol
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import (
@@ -28,19 +29,14 @@ from agentload.drivers.processes import (
 )
 from agentload.drivers.sampler import Sampler
 from agentload.drivers.stage import ProviderLedger, Stage
-from agentload.errors import AgentloadError, ExitCode, InconclusiveError, UsageError
-from agentload.model import NS, Plan, Profile, Sample, Stall, Status
-from agentload.report import Result, WhenInconclusive, live_view, terminal, write_all
+from agentload.errors import AgentloadError, InconclusiveError, UsageError
+from agentload.faults import is_gateways
+from agentload.model import NS, Plan, Profile, Sample, Stall
+from agentload.report import live_view
 from agentload.rundir import Manifest, RunDir
 from agentload.targets import Target
 
-EXIT_CODES = {
-    Status.PASSED: ExitCode.PASSED,
-    Status.FAILED: ExitCode.FAILED,
-    Status.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-}
 VERSIONS_OF = ("locust", "gevent", "httptools", "hdrhistogram", "starlette", "uvicorn", "aiohttp")
-INTERRUPTED = "interrupted by the user"
 LEAST_IN_FLIGHT = 1_000
 """A machine that may not open so many connections at once can load nothing worth judging."""
 
@@ -78,8 +74,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """One live run from options to exit code. Raises AgentloadError (one line) when it cannot be made."""
-    console = Console(highlight=False)
-    prepared = prepare(options)
+    return record(options, prepare(options), Console(highlight=False)).exit_code
+
+
+def record(options: Options, prepared: Prepared, console: Console) -> Conclusion:
+    """One live run, recorded, judged and shown."""
     folder = RunDir.create(prepared.profile.name, datetime.now(), out=options.out)
     manifest = rundir.manifest_of(
         prepared.profile, prepared.plan, "live", datetime.now(), **_circumstances(options, prepared)
@@ -94,12 +93,18 @@ def run(options: Options) -> int:
     with _interruptible():
         recording = Recording(options, prepared, folder, manifest, console)
         recording.make()
-        return _report(folder, recording.ended_by, options.inconclusive_passes, console)
+        return conclude(
+            folder,
+            console,
+            ended_by=recording.ended_by,
+            inconclusive_passes=options.inconclusive_passes,
+        )
 
 
 def judge_folder(path: Path, *, inconclusive_passes: bool) -> int:
     """Decide again from what a run left behind."""
-    return _report(RunDir(path), None, inconclusive_passes, Console(highlight=False))
+    console = Console(highlight=False)
+    return conclude(RunDir(path), console, inconclusive_passes=inconclusive_passes).exit_code
 
 
 def prepare(options: Options) -> Prepared:
@@ -116,10 +121,21 @@ def prepare(options: Options) -> Prepared:
     if options.target is not None:
         target = targets.load(options.target, os.environ, allow_hosts=options.allow_hosts)
         target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
+        _check_faults(chosen)
     seed = chosen.seed if options.seed is None else options.seed
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
     return Prepared(profile=chosen, plan=plan.draw(chosen, seed), target=target)
+
+
+def _check_faults(chosen: Profile) -> None:
+    """Somebody's gateway is not ours to kill."""
+    for place, fault in enumerate(chosen.faults):
+        if is_gateways(fault.kind):
+            raise UsageError(
+                f"{chosen.name}: faults[{place}]: {fault.kind} happens to the bundled gateway: leave out --target, "
+                "or the fault"
+            )
 
 
 def _check_mutant(options: Options) -> None:
@@ -156,6 +172,7 @@ class Recording:
                         self._drive(driver, stage, samples)
                     finally:
                         self.view.finish()
+                        stage.faults.end()
                         for sampler in self._samplers:
                             sampler.stop()
                 self._write_down(stage, driver)
@@ -223,6 +240,7 @@ class Recording:
             case protocol.Started():
                 self.manifest.t0_ns = event.t0_ns
                 self.folder.write_manifest(self.manifest)
+                stage.faults.begin(event.t0_ns)
                 self._sample(stage, event.t0_ns, samples)
             case protocol.Progress():
                 self.view.update(self._shown(event))
@@ -286,29 +304,6 @@ class Recording:
             if end > 0 and t0_ns:
                 health.stalls.append(Stall(start_ns=start, end_ns=end, where="provider"))
         self.folder.write_health(health)
-
-
-def _report(
-    folder: RunDir, ended_by: AgentloadError | None, inconclusive_passes: bool, console: Console
-) -> int:
-    """Judge what the folder holds, write every report, print the verdicts. Returns the exit code."""
-    recorded = rundir.load(folder.path)
-    verdicts = judge.judge(recorded)
-    status = judge.overall(verdicts)
-    when = WhenInconclusive.PASS if inconclusive_passes else WhenInconclusive.ERROR
-    result = Result.of(recorded, verdicts, status, when)
-    paths = write_all(result, folder.path, warn=lambda line: console.print(line, style="yellow"))
-    terminal.print_result(result, console, paths)
-    if recorded.interrupted == INTERRUPTED:
-        console.print("interrupted: the report covers what was done until then")
-        return ExitCode.INTERRUPTED
-    if ended_by is not None:
-        for line in ended_by.lines:
-            console.print(line, style="red", soft_wrap=True, markup=False)
-        return ended_by.exit_code
-    if status is Status.INCONCLUSIVE and inconclusive_passes:
-        return ExitCode.PASSED
-    return EXIT_CODES[status]
 
 
 def _in_flight_cap() -> int:

@@ -122,13 +122,13 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
     started = datetime.now()
     folder = RunDir.create(chosen.name, started, out=options.out)
     manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **circumstances(options))
-    console.print(
-        f"{chosen.name}: {chosen.about}\n"
-        f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, {chosen.duration_ns / NS:g} s of virtual time, "
-        f"into {folder.path}",
-        soft_wrap=True,
-    )
     with interruptible(recording.stop):
+        console.print(
+            f"{chosen.name}: {chosen.about}\n"
+            f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, {chosen.duration_ns / NS:g} s of virtual time, "
+            f"into {folder.path}",
+            soft_wrap=True,
+        )
         recorded = recording.record()
         _write_down(folder, manifest, recorded, started)
         recorded.meta |= rundir.meta(manifest) | {"digest": recorded.meta["digest"]}

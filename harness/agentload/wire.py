@@ -25,8 +25,18 @@ FOREIGN_ANSWER = "foreign-answer"
 """The reason of a failure in which the answer carried another request's acknowledgement."""
 _MAX_BODY = 8 * 2**20
 _MAX_REASON = 120
-
-# --------------------------------------------------------------------------- what comes back
+_FIELDS_READ = frozenset(
+    {
+        b"content-type",
+        b"retry-after",
+        b"retry-after-ms",
+        b"server-timing",
+        b"x-admission-reason",
+        b"x-should-retry",
+    }
+)
+"""Of every answer's fields, those that mean something here."""
+_SHOULD_RETRY = {"true": True, "false": False}
 
 
 class Ending(StrEnum):
@@ -68,22 +78,22 @@ def outcome(ending: Ending, status: int, *, whole: bool, spoilt: bool) -> Outcom
     return Outcome.ANSWERED if whole else Outcome.TRUNCATED
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: Any = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: Any = None
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
-class _Reply(msgspec.Struct):
+class _Reply(msgspec.Struct, gc=False):
     """What is read of a completion, a chunk of one, or an error."""
 
     choices: list[_Choice] | None = None
@@ -92,11 +102,29 @@ class _Reply(msgspec.Struct):
     detail: Any = None
 
 
+_NO_USAGE = _Usage()
 _decode = msgspec.json.Decoder(_Reply).decode
 
 
 class ReplyReader:
     """Reads one answer: `head` once, `feed` as bytes come, `result` at the end, whatever the end was."""
+
+    __slots__ = (
+        "_answered_epoch_s",
+        "_body",
+        "_done",
+        "_error",
+        "_events",
+        "_expected_seq",
+        "_fields",
+        "_finished",
+        "_first_token_ns",
+        "_last_token_ns",
+        "_stream",
+        "_text",
+        "_usage",
+        "status",
+    )
 
     def __init__(self, stream: bool, expected_seq: int) -> None:
         self.status = 0
@@ -108,7 +136,7 @@ class ReplyReader:
         self._events: EventParser | None = None
         self._body = bytearray()
         self._text: list[str] = []
-        self._usage = _Usage()
+        self._usage = _NO_USAGE
         self._first_token_ns: int | None = None
         self._last_token_ns: int | None = None
         self._finished = False
@@ -120,8 +148,9 @@ class ReplyReader:
         self.status = status
         self._answered_epoch_s = now_epoch_s
         for name, value in headers:
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip(" \t")
-            self._fields[key] = f"{self._fields[key]}, {text}" if key in self._fields else text
+            if (lower := name.lower()) in _FIELDS_READ:
+                key, text = lower.decode("ascii"), value.decode("latin-1").strip(" \t")
+                self._fields[key] = f"{self._fields[key]}, {text}" if key in self._fields else text
         kind = self._fields.get("content-type", "text/event-stream" if self._stream else "")
         if status == 200 and kind.lower().startswith("text/event-stream"):
             self._events = EventParser()
@@ -167,7 +196,8 @@ class ReplyReader:
         own = self._own_answer()
         if own is False:
             self._fail(FOREIGN_ANSWER)
-        raw = self._fields.get("retry-after")
+        fields = self._fields
+        raw = fields.get("retry-after")
         return AttemptResult(
             outcome=outcome(ending, self.status, whole=whole, spoilt=self._error is not None),
             sent_ns=sent_ns,
@@ -178,10 +208,10 @@ class ReplyReader:
             retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
             retry_after_ms=self._retry_after_ms(),
-            should_retry={"true": True, "false": False}.get(self._fields.get("x-should-retry", "")),
+            should_retry=_SHOULD_RETRY.get(fields.get("x-should-retry", "")),
             input_tokens=self._usage.prompt_tokens,
             output_tokens=self._output_tokens(),
-            server_queue_ns=server_queue_ns(self._fields.get("server-timing", "")),
+            server_queue_ns=server_queue_ns(fields.get("server-timing", "")),
             reason=self._reason(transport_error),
             own_answer=own,
             worker=worker,
@@ -252,9 +282,10 @@ class ReplyReader:
         return self.words_heard if counted is None else counted
 
     def _retry_after_ms(self) -> float | None:
+        raw = self._fields.get("retry-after-ms")
         try:
-            return float(self._fields["retry-after-ms"])
-        except (KeyError, ValueError):
+            return None if raw is None else float(raw)
+        except ValueError:
             return None
 
     def _reason(self, transport_error: str | None) -> str | None:

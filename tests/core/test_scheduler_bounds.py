@@ -57,6 +57,14 @@ def test_waiting_bodies_are_bounded_in_bytes() -> None:
     assert fates(scene, "d", 1, body_bytes=1_001) == ["too_wide"]
 
 
+def test_nobody_is_evicted_when_that_does_not_make_enough_room() -> None:
+    scene = Scene(gateway(slots=1, max_queue_bytes=1_000, weights={"light": 0.01, "rich": 100.0}))
+    scene.submit("busy")
+    kept = [scene.submit("light", body_bytes=100), scene.submit("rich", body_bytes=800)]
+    assert fates(scene, "new", 1, body_bytes=400) == ["queue_bytes_full"]
+    assert [scene.fate(request) for request in kept] == ["waiting", "waiting"]
+
+
 def test_nothing_waits_longer_than_its_class_allows() -> None:
     scene = Scene(gateway(slots=1, max_wait_s=3))
     scene.submit("a")
@@ -77,7 +85,7 @@ def test_a_wait_that_would_be_too_long_is_refused_at_once() -> None:
     assert fates(scene, "a", 4) == ["dispatched", "waiting", "waiting", "predicted_wait"]
     refused = scene.refusals[-1]
     assert refused.predicted_wait_ns == 12 * NS
-    assert refused.retry_after_s is not None
+    assert refused.due_ns == scene.now_ns + 6 * NS, "two seconds too long, and then a place in four"
 
 
 # ---------------------------------------------------------------- eviction

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload.scheduler.admission import Dispatched, Expired
-from agentload.scheduler.config import EstimationConfig
+from agentload.scheduler.config import ClassConfig, EstimationConfig, UpstreamLimits
 from agentload.scheduler.estimate import STALE_NS, Estimator, MovingMean
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.work import Request, WorkEstimate
@@ -77,11 +79,13 @@ def test_the_window_bounds_how_long_the_past_counts() -> None:
 
 def test_the_kinds_longest_unused_are_forgotten() -> None:
     estimator = Estimator(EstimationConfig(), max_keys=50)
+    estimator.served(0, request(None, tenant="regular"), 4_000, NS)
     for n in range(500):
         estimator.served(0, request(None, tenant=f"t{n}"), 4_000, NS)
-        estimator.served(0, request(None, tenant="regular"), 4_000, NS)
+        if n % 20 == 0:
+            assert estimator.output_tokens(request(16, tenant="regular")) == 4_000
+            estimator.served(0, request(None, tenant="regular"), 4_000, NS)
     assert len(estimator) == 50
-    assert estimator.output_tokens(request(16, tenant="regular")) == 4_000
     assert estimator.output_tokens(request(16, tenant="t0")) == 16
 
 
@@ -130,6 +134,62 @@ def test_the_wait_counts_towards_the_deadline() -> None:
     assert scene.refusals[-1].predicted_wait_ns == 4 * NS
     just = scene.submit("a", workflow="chat", deadline_ns=scene.now_ns + 6 * NS)
     assert scene.fate(just) == "waiting"
+
+
+def predicted_wait_s(scene: Scene, tenant: str = "a", **fields: Any) -> float:
+    """How long the scheduler thinks that one more would wait, from its refusal of an impossible deadline."""
+    hasty = scene.submit(tenant, workflow="chat", deadline_ns=scene.now_ns + 2 * NS, **fields)
+    assert scene.fate(hasty) == "deadline_unmeetable"
+    return (scene.refusals[-1].predicted_wait_ns or 0) / NS
+
+
+def test_a_predicted_wait_counts_only_the_classes_that_have_work() -> None:
+    classes = {"standard": ClassConfig(nominal_share=0.5), "other": ClassConfig(nominal_share=0.5)}
+    scene = Scene(gateway(classes=classes, slots=1, tenant_slots=1))
+    served_for(scene, 2.0)
+    for _ in range(3):
+        scene.submit("a", workflow="chat")
+    assert predicted_wait_s(scene) == pytest.approx(6.0), "the whole pool is lent"
+    scene.submit("b", workflow="chat", service_class="other")
+    assert predicted_wait_s(scene) == pytest.approx(12.0), "half of it is"
+
+
+def test_a_predicted_wait_knows_what_units_allow() -> None:
+    scene = Scene(gateway(slots=10, tenant_slots=10, capacity_units=2))
+    served_for(scene, 2.0)
+    for _ in range(6):
+        scene.submit("a", 1000, workflow="chat")
+    # Two run, four wait: two at a time, two seconds each.
+    assert predicted_wait_s(scene) == pytest.approx(5.0)
+
+
+def test_a_predicted_wait_knows_the_tenants_cap() -> None:
+    scene = Scene(gateway(slots=10, tenant_slots=1))
+    served_for(scene, 1.5)
+    for _ in range(4):
+        scene.submit("a", workflow="chat")
+    assert predicted_wait_s(scene) == pytest.approx(6.0), "three wait before it, one at a time"
+
+
+def test_a_predicted_wait_knows_the_providers_rate() -> None:
+    upstream = UpstreamLimits(tokens_per_minute=60_000, bucket_s=1, margin=0)
+    scene = Scene(gateway(upstream=upstream))
+    served_for(scene, 1.0)
+    for _ in range(4):
+        scene.submit("a", 1000, workflow="chat")
+    assert predicted_wait_s(scene) == pytest.approx(4.0), "a call a second; three wait before it"
+
+
+def test_what_service_has_become_too_slow_for_is_not_started() -> None:
+    scene = Scene(gateway(slots=2, tenant_slots=2))
+    served_for(scene, 1.0)
+    slow = [scene.submit("b", workflow="chat") for _ in range(2)]
+    scene.pass_time(500 * MS)
+    waiter = scene.submit("a", workflow="chat", deadline_ns=scene.now_ns + 20 * NS)
+    scene.pass_time(18 * NS)
+    assert scene.fate(waiter) == "waiting", "a second of service, and two are left"
+    scene.end(slow[0])
+    assert scene.fate(waiter) == "deadline_unmeetable", "on average five seconds, as of just now"
 
 
 def test_a_waiter_leaves_as_soon_as_it_can_no_longer_make_it() -> None:

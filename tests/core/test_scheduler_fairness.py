@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import combinations
@@ -328,6 +329,20 @@ def test_a_charge_that_was_forgiven_is_not_refunded_as_well() -> None:
     # Half of 500, and at most the sleeper credit of two units, which is twenty of these jobs.
     assert 240 <= picks_after_refund(StartTimeFairQueue) <= 280
     assert picks_after_refund(RefundsForgivenCharges) > 450
+
+
+def test_a_refund_moves_a_waiting_tenant_ahead_at_once() -> None:
+    scene = Scene(gateway(slots=2, tenant_slots=2))
+    over = scene.submit("over", 60_000, real_tokens=100)
+    hold = scene.submit("steady", 1000)
+    for _ in range(3):
+        scene.submit("steady", 1000)
+        scene.submit("over", 1000)
+    scene.end(over)
+    scene.end(hold)
+    for _ in range(2):
+        scene.end(next(iter(scene.running.values())))
+    assert Counter(scene.dispatched[2:]) == {"over": 2, "steady": 2}
 
 
 # ---------------------------------------------------------------- a flood of new tenants

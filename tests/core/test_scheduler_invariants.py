@@ -286,6 +286,18 @@ def test_nothing_waits_that_every_constraint_would_let_start(ops: list[Op]) -> N
             assert startable(books) == []
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_waits_in_vain_over_a_long_time(seed: int) -> None:
+    books = Books(gateway(classes=WORKING, capacity_units=8, slots=6, tenant_slots=2, gather_after_s=1e6))
+    for kind, which, size, _ in random_ops(seed, 1_500):
+        # Mostly narrow jobs among a few wide ones.
+        tokens = size if size > 3_000 else 1 + size // 4
+        if kind != "refused":
+            books.apply((kind, which, tokens, 0))
+            books.scene.admission._estimator._kinds.clear()
+            assert startable(books) == []
+
+
 class TakesHeadOrNothing(StartTimeFairQueue):
     """A head that does not fit keeps everybody else from starting."""
 
@@ -396,6 +408,7 @@ def test_the_same_inputs_lead_to_the_same_decisions_under_any_hash_seed() -> Non
 
 def test_tenants_that_come_once_leave_nothing_behind() -> None:
     scene = Scene(gateway(slots=4, max_tenants=500))
+    scene.submit("regular", 100)
     largest = 0
     for n in range(5_000):
         scene.submit(f"once-{n}", 100 + n % 900)
@@ -404,7 +417,7 @@ def test_tenants_that_come_once_leave_nothing_behind() -> None:
             scene.end(next(iter(scene.running.values())))
         queue = scene.admission._classes["standard"].queue
         largest = max(largest, len(queue.lanes))
-    assert largest <= 500
+    assert largest < 100, "those in service, those waiting, and those whose debt time has not passed yet"
     assert len(scene.admission._estimator) <= 500
     assert len(scene.admission._tickets) <= 8
     assert not scene.refusals

@@ -172,6 +172,31 @@ def test_after_a_refusal_dispatching_ramps_up_at_the_usual_rate() -> None:
     assert len(scene.dispatched) == 5
 
 
+def test_requests_ramp_up_as_well() -> None:
+    scene = Scene(gateway(upstream=UpstreamLimits(requests_per_minute=60, bucket_s=10, margin=0)))
+    first = scene.submit("a")
+    scene.admission.provider_refused(scene.now_ns, first.id, 5 * NS)
+    for _ in range(8):
+        scene.submit("b")
+    scene.pass_time(5 * NS)
+    assert len(scene.dispatched) == 2
+    scene.pass_time(2 * NS)
+    assert len(scene.dispatched) == 4
+
+
+def test_a_newcomer_that_is_refused_does_not_leave_its_wake_up_behind() -> None:
+    scene = Scene(gateway(slots=9, upstream=LIMITS, weights={"first": 1000.0}))
+    scene.submit("a", 9_500)
+    waiting = scene.submit("a", 1_000)
+    assert scene.admission.next_wakeup_ns() == NS // 2
+    # It would go first and need nine seconds' worth of tokens; its deadline does not allow that.
+    hasty = scene.submit("first", 9_000, deadline_ns=4 * NS)
+    assert scene.fate(hasty) == "deadline_unmeetable"
+    assert scene.admission.next_wakeup_ns() == NS // 2
+    scene.pass_time(NS // 2)
+    assert scene.fate(waiting) == "dispatched"
+
+
 def test_a_pause_longer_than_it_could_wait_refuses_a_newcomer_at_once() -> None:
     scene = Scene(gateway(max_wait_s=10))
     first = scene.submit("a")

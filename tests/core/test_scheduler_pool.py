@@ -13,6 +13,7 @@ from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig, U
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.policies.fifo import Fifo
 from agentload.scheduler.policies.sfq import StartTimeFairQueue
+from agentload.scheduler.pool import ClassShare
 from agentload.scheduler.tenants import TenantLane
 from agentload.scheduler.work import UNIT
 from scheduler_kit import AMPLE, MS, NS, Scene, gateway
@@ -99,6 +100,45 @@ def test_classes_share_the_providers_tokens_when_those_are_what_is_scarce() -> N
     assert {name: served[name] / total for name in ARTICLE} == pytest.approx(
         {"guaranteed": 0.5, "standard": 0.35, "batch": 0.15}, abs=0.02
     )
+
+
+def test_a_class_over_its_share_of_slots_yields_even_if_it_has_had_less_work() -> None:
+    scene = Scene(gateway(classes=ARTICLE, capacity_units=100, slots=20, tenant_slots=20))
+    flood(scene, "batch", 50, tokens=1)
+    assert in_service(scene) == {"batch": 10}
+    flood(scene, "guaranteed", 6, tokens=2_000)
+    flood(scene, "standard", 50, tokens=2_000)
+    for _ in range(4):
+        scene.end(next(r for r in scene.running.values() if r.service_class == "batch"))
+    assert in_service(scene) == {"batch": 7, "guaranteed": 6, "standard": 7}
+
+
+class CountsClassesFromTheStart(ClassShare):
+    """A class that had no work for a while is owed all the turns that it did not take."""
+
+    def lift(self, to: float) -> None:
+        pass
+
+
+def turns_after_idling() -> int:
+    """Of 20 turns at the provider after 200 without it, how many a class of half the pool takes."""
+    classes = {name: ClassConfig(nominal_share=0.5, **ROOMY) for name in ("steady", "gone")}
+    upstream = UpstreamLimits(tokens_per_minute=60_000, bucket_s=1, margin=0)
+    scene = Scene(gateway(classes=classes, upstream=upstream))
+    flood(scene, "steady", 400)
+    for turn in range(220):
+        if turn == 200:
+            flood(scene, "gone", 100)
+        for request in [*scene.running.values()]:
+            scene.end(request)
+        scene.pass_time(NS)
+    return [e.request.service_class for e in scene.of(Dispatched)][-20:].count("gone")
+
+
+def test_a_class_that_idled_is_owed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert turns_after_idling() == 10
+    monkeypatch.setattr("agentload.scheduler.pool.ClassShare", CountsClassesFromTheStart)
+    assert turns_after_idling() == 20
 
 
 def test_a_class_that_may_not_borrow_keeps_to_its_share_and_one_not_lendable_keeps_it() -> None:
@@ -224,6 +264,21 @@ def test_a_gathering_job_that_leaves_holds_nobody_up() -> None:
     assert [scene.fate(wide), scene.fate(small)] == ["waiting", "waiting"]
     scene.cancel(wide)
     assert scene.fate(small) == "dispatched"
+
+
+def test_nobody_waits_for_a_gathering_job_whose_tenant_is_at_its_cap() -> None:
+    classes = {name: ClassConfig(nominal_share=0.5, **ROOMY) for name in ("one", "two")}
+    scene = Scene(gateway(classes=classes, slots=20, tenant_slots=2, capacity_units=10, gather_after_s=0))
+    for n in range(8):
+        scene.submit(f"small-{n}", 1000, service_class="one")
+    wide = scene.submit("a", 5_000, service_class="one")
+    first = scene.submit("a", 1, service_class="two")
+    assert [scene.fate(wide), scene.fate(first)] == ["waiting", "waiting"]
+    scene.cancel(wide)
+    scene.submit("a", 1, service_class="two")
+    blocked = scene.submit("a", 5_000, service_class="one")
+    assert scene.fate(blocked) == "waiting"
+    assert scene.fate(scene.submit("b", 1_000, service_class="one")) == "dispatched"
 
 
 # ---------------------------------------------------------------- the cap per tenant

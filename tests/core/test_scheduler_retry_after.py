@@ -109,6 +109,23 @@ def test_a_tenant_over_its_bound_is_told_when_its_own_lane_has_a_place() -> None
     assert [r.retry_after_s for r in scene.refusals] == [3, 6, 9]
 
 
+def test_where_lane_and_class_are_full_the_later_place_counts() -> None:
+    def promised(max_queue: int) -> int | None:
+        retry = RetryConfig(jitter="none")
+        scene = Scene(gateway(slots=1, max_queue=max_queue, tenant_max_queue=1, retry=retry))
+        call = scene.submit("warm")
+        scene.pass_time(NS)
+        scene.end(call)
+        for tenant in ("busy", "a", "b", "c", "d"):
+            scene.submit(tenant)
+        others = [scene.submit(f"t{n}").id for n in range(20)]
+        scene.submit("a")
+        return next(r.retry_after_s for r in scene.refusals if r.request.id > others[-1])
+
+    assert promised(max_queue=100) == 25, "24 lanes of equal weight, and the one in service: one place each"
+    assert promised(max_queue=4) == 21, "twenty places of the class are promised to others"
+
+
 def test_the_latest_of_all_exhausted_constraints_counts() -> None:
     scene = full_gateway(RetryConfig(jitter="none"), 0)
     [running] = scene.running.values()

@@ -9,8 +9,10 @@ from agentload.behaviours._waits import exponential_jitter_s
 
 
 class Langchain(LayeredClient):
-    """`{kind: langchain, max_attempts: 3, sdk_retries: 2}`: 2^i + U(0, 1) s between its tries, whatever the
-    answer says; with the SDK's own two retries, nine attempts in all."""
+    """`{kind: langchain, max_attempts: 3, sdk_retries: 2}`: 2^i + U(0, 1) s between tries of an SDK that retries.
+
+    Whatever the answer says; with the SDK's own two retries, nine attempts in all.
+    """
 
     def wait_s(self, number: int, random: Random) -> float:
         return exponential_jitter_s(number, random)

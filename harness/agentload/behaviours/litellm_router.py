@@ -15,8 +15,10 @@ LONGEST_OBEYED_S = 60
 
 
 class LitellmRouter(Behaviour):
-    """`{kind: litellm-router, num_retries: 2}`: Retry-After in whole seconds up to 60, else min(0.5·2^i, 8) s;
-    both plus up to 0.75 s. Fractions and `retry-after-ms` it does not read."""
+    """`{kind: litellm-router, num_retries: 2}`: Retry-After up to 60 s, else min(0.5·2^i, 8) s, plus up to 0.75 s.
+
+    It reads whole seconds and dates; fractions and `retry-after-ms` it does not.
+    """
 
     timeout_s: float = Field(default=600.0, gt=0, le=3600)
     num_retries: int = Field(default=2, ge=0, le=254)

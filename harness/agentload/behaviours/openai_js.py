@@ -10,8 +10,7 @@ LONGEST_TIMER_S = (2**31 - 1) / 1000
 
 
 class OpenaiJs(StainlessClient):
-    """`{kind: openai-js, max_retries: 2}`: sleeps whatever Retry-After says; 0, past dates and garbage mean
-    at once."""
+    """`{kind: openai-js, max_retries: 2}`: waits whatever Retry-After says; 0, past dates and garbage mean at once."""
 
     longest_wait_s = float("inf")
 

@@ -13,10 +13,10 @@ PATIENCE_S = 1.0
 
 
 class Quitter(Behaviour):
-    """`{kind: quitter, leave_s: 1}` closes its connection if nothing of an answer has come so long after it
-    was sent; `{kind: quitter, leave_tokens: 5}` once so many tokens of a stream have. It never comes back.
+    """`{kind: quitter, leave_s: 1}`: leaves if nothing has come by then, or after `leave_tokens` of a stream.
 
-    Of a stream, the first token counts; the status line does not. A plain answer comes all at once.
+    It closes its connection and never comes back. Of a stream, the first token counts as something, the status
+    line does not; a plain answer comes all at once.
     """
 
     draws: ClassVar[bool] = False

@@ -10,8 +10,10 @@ from agentload.behaviours._layered import LayeredClient
 
 
 class Tenacity(LayeredClient):
-    """`{kind: tenacity, max_attempts: 6, sdk_retries: 2}`: U(1, min(2^i, 60)) s between its tries; with the
-    SDK's own two retries, eighteen attempts in all."""
+    """`{kind: tenacity, max_attempts: 6, sdk_retries: 2}`: U(1, min(2^i, 60)) s between tries of an SDK that retries.
+
+    Whatever the answer says; with the SDK's own two retries, eighteen attempts in all.
+    """
 
     max_attempts: int = Field(default=6, ge=1, le=255)
     min_s: float = Field(default=1.0, ge=0, le=3600)

@@ -16,8 +16,10 @@ LONGEST_OBEYED_S = 60.0
 
 
 class Vercel(Behaviour):
-    """`{kind: vercel, max_retries: 2}`: 2 s, then 4 s, without jitter; or Retry-After, from 0 to below 60 s
-    (or below its own wait). A client that ran out of patience is not brought back."""
+    """`{kind: vercel, max_retries: 2}`: 2 s, then 4 s, without jitter; or Retry-After if it is below 60 s.
+
+    (Or below its own wait, where that is longer.) A call that its caller aborted is not made again.
+    """
 
     draws: ClassVar[bool] = False
 

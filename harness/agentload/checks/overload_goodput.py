@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 
+from agentload.allowance import tokens_in
 from agentload.checks import Check, PhaseName
 from agentload.history import counted_phases
 from agentload.intervals import Interval, clip, length_ns
@@ -22,13 +23,14 @@ OVERLOADED = 1.2
 
 
 class OverloadGoodput(Check):
-    """Passes when, at every overload, useful completions reach 90 % of the provider's capacity.
+    """Passes when useful completions reach 90 % of the provider's capacity, at every overload.
 
     Useful is the work of a call whose client got the answer: what was computed for somebody who had left, and
     what was cut or tried again, is not. Capacity is what binds at the provider, its slots (counted in
     slot-time) or its token limit (in charged tokens), whichever is used more; or, with `capacity: busy`, the
     slot-time that its calls really took, for a gateway that is not meant to fill the provider: then only
-    waste counts. A gateway that collapses at five times the load was never tested at two.
+    waste counts. What the token bucket held at the beginning counts as capacity, too. A gateway that
+    collapses at ten times the load may look well at two.
     """
 
     needs_ledger = True
@@ -85,20 +87,23 @@ class OverloadGoodput(Check):
             return None
         wanted = len({r.seq for r in run.records if r.phase == phase and r.outcome is not Outcome.UNSENT})
         loads = [
-            _Load.of(resource, phase, window, calls, useful, wanted) for resource in self._resources(run)
+            _Load.of(resource, phase, window, calls, useful, wanted)
+            for resource in self._resources(run, window)
         ]
         return max(loads, key=lambda load: load.used, default=None)
 
-    def _resources(self, run: Run) -> list[_Resource]:
-        provider = run.profile.provider
+    def _resources(self, run: Run, window: Interval) -> list[_Resource]:
+        provider, length_s = run.profile.provider, (window[1] - window[0]) / NS
         if self.capacity == "busy":
             return [_Resource("slot-seconds", "what its calls took of the provider's slots", None)]
         found: list[_Resource] = []
         if provider.slots is not None:
-            found.append(_Resource("slot-seconds", f"the provider's {provider.slots} slots", provider.slots))
-        if provider.tokens_per_minute is not None:
-            limit = provider.tokens_per_minute
-            found.append(_Resource("tokens", f"the provider's {limit:g} tokens a minute", limit / 60))
+            name = f"the provider's {provider.slots} slots"
+            found.append(_Resource("slot-seconds", name, provider.slots * length_s))
+        tokens = tokens_in(run.ledger, provider, window)
+        if tokens is not None:
+            name = f"the provider's {provider.tokens_per_minute:g} tokens a minute"
+            found.append(_Resource("tokens", name, tokens))
         return found
 
     @classmethod
@@ -120,8 +125,8 @@ class OverloadGoodput(Check):
 class _Resource(msgspec.Struct, frozen=True):
     unit: Literal["slot-seconds", "tokens"]
     name: str
-    per_s: float | None
-    """Capacity per second; None: what the calls took."""
+    capacity: float | None
+    """What there was of it in the window; None: what the calls took."""
 
     def amount(self, call: LedgerEntry, window: Interval) -> float:
         """What of it a call used within a window."""
@@ -167,8 +172,7 @@ class _Load(msgspec.Struct, frozen=True):
     ) -> _Load:
         taken = sum(resource.amount(call, window) for call in calls)
         gained = sum(resource.amount(call, window) for call in calls if call.call in useful)
-        length_s = (window[1] - window[0]) / NS
-        capacity = taken if resource.per_s is None else resource.per_s * length_s
+        capacity = taken if resource.capacity is None else resource.capacity
         whole = [call for call in calls if call.ending is CallEnding.COMPLETED]
         mean_cost = sum(resource.cost(call) for call in whole) / len(whole)
         return cls(

@@ -15,13 +15,20 @@ from agentload.synthetic import RunBuilder, profile
 from agentload.verdicts import conclude, evidence_of, undecided
 
 
+BLAMING = frozenset({400, 401, 403})
+"""Statuses that say the request itself is wrong, or not allowed."""
+
+
 class StatusCodes(Check):
     """Passes when no answer has status 500, no 200 hides an error, and impossible work never gets a 429.
 
     Clients, SDKs and load balancers act on the status alone. A 500 is a crash, not a refusal: load is 429 or
     503, a passed deadline 504. An error in a 200 looks like success to all of them (an error *event* after
     the first token of a stream is the only way left there, and right). A 429 for work that can never fit
-    makes the client try for ever: that is a permanent 4xx, such as 413.
+    makes the client try for ever: that is a permanent 4xx, such as 413. Where the profile says what is
+    impossible, a 503 for it (which invites a retry, too), a 504 after a wait, and no answer at all are wrong
+    as well. And a 400, 401 or 403 blames the caller: for a request that is as good as others of the same
+    tenant that were answered, it is a refusal in disguise. (402 for a spent budget is a should.)
     """
 
     zero_tolerance = True
@@ -34,11 +41,20 @@ class StatusCodes(Check):
         """Count the three kinds of wrong answers."""
         records = [r for r in counted_records(run) if r.status]
         bucket = _bucket_tokens(run)
+        served = {r.tenant for r in records if r.outcome is Outcome.ANSWERED}
         wrong = {
             "status 500": [r for r in records if r.status == 500],
             "200 with an error in it": [r for r in records if _hides_an_error(r)],
             "429 for impossible work": [
                 r for r in records if r.status == 429 and self._impossible(r, bucket)
+            ],
+            "impossible work not refused for good": [
+                r for r in counted_records(run) if self._strung_along(r)
+            ],
+            "400, 401 or 403 for work like any other": [
+                r
+                for r in records
+                if r.status in BLAMING and r.tenant in served and not self._impossible(r, bucket)
             ],
         }
         count = sum(len(found) for found in wrong.values())
@@ -52,7 +68,7 @@ class StatusCodes(Check):
             Status.FAILED if count else Status.PASSED,
             ", ".join(kinds)
             if kinds
-            else f"none of {len(records)} answers was a 500, a false 200 or a false 429",
+            else f"none of {len(records)} answers was a 500, a false 200, a false 429 or a false 4xx",
             measured=count,
             bound=0,
             unit="answers",
@@ -70,6 +86,12 @@ class StatusCodes(Check):
         if self.impossible_tokens is not None:
             return record.input_tokens + declared > self.impossible_tokens
         return max(record.input_tokens, declared) > bucket
+
+    def _strung_along(self, record: RequestRecord) -> bool:
+        """Kept waiting, or told to come again, with work that the profile says can never be served."""
+        if self.impossible_tokens is None or not self._impossible(record, float("inf")):
+            return False
+        return record.status in (503, 504) or record.outcome in (Outcome.UNFINISHED, Outcome.ABANDONED)
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:

@@ -58,8 +58,9 @@ class TenantLimit(Check):
             return conclude(
                 self,
                 Status.FAILED,
-                f"{most.tenant} was admitted {most.peak:.0f} {self.unit} beyond {self.per_minute:g} a minute in "
-                f"the window that ended at {most.peak_ns / NS:.2f} s; a burst of {self.burst:g} is allowed",
+                f"{most.tenant} was admitted {most.peak:.0f} {self.unit} beyond {self.per_minute:g} a "
+                f"minute in the window that ended at {most.peak_ns / NS:.2f} s; a burst of {self.burst:g} "
+                "is allowed",
                 measured=most.peak,
                 bound=bound,
                 unit=self.unit,

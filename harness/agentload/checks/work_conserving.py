@@ -113,7 +113,7 @@ class WorkConserving(Check):
     def _caps(self, of: Profile) -> dict[str, int]:
         caps: dict[str, int] = {}
         for pool in of.gateway.pools.values():
-            cap = self.tenant_slots or pool.tenant_slots or max(1, pool.slots // 2)
+            cap = self.tenant_slots or pool.tenant_slots or (pool.slots + 1) // 2
             caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
         return caps
 

@@ -32,6 +32,7 @@ class Scenery(Protocol):
     profile: Profile
     http: httpx.Client
     provider_url: str
+    gateway_url: str
     children: dict[str, Child]
     away: set[str]
     """Children that are meant to be gone for a while."""
@@ -102,8 +103,8 @@ class GatewayHand:
 
     def __init__(self, scenery: Scenery) -> None:
         self._scenery = scenery
+        self._port = int(scenery.gateway_url.rpartition(":")[2])
         self._place: socket.socket | None = None
-        self._port = 0
 
     def do(self, act: Act) -> None:
         """One act. Raises UnreachableError when the gateway does not come up again."""
@@ -116,7 +117,6 @@ class GatewayHand:
             case Act.KILL:
                 self._scenery.away.add("gateway")
                 gateway.process.kill()
-                self._port = gateway.port
                 gateway.terminate()
                 self._place = _keep_place(self._port)
             case Act.START:

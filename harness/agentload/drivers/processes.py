@@ -47,11 +47,18 @@ class Child:
 
     @classmethod
     def start(
-        cls, name: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        cls,
+        name: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        lasting_thread: bool = False,
     ) -> Self:
         """Start `python ARGUMENTS --parent-pipe` in its own session: a terminal's ^C does not reach it.
 
-        `environment` replaces ours when given. Raises UnreachableError when it cannot be started.
+        `environment` replaces ours when given. `lasting_thread`: the calling thread, if it is not the main
+        one, will outlive the child. Raises UnreachableError when it cannot be started.
         """
         command = [sys.executable, *arguments, "--parent-pipe"]
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +71,7 @@ class Child:
                     stderr=errors,
                     env=None if environment is None else dict(environment),
                     start_new_session=True,
-                    preexec_fn=_death_signal(),  # noqa: PLW1509
+                    preexec_fn=_death_signal(lasting_thread),  # noqa: PLW1509
                 )
         except OSError as error:
             raise UnreachableError(f"{name}: cannot start {' '.join(command)}: {error}") from error
@@ -188,10 +195,11 @@ def die_with_parent() -> None:
             os._exit(1)
 
 
-def _death_signal() -> Callable[[], None] | None:
-    # The kernel sends the signal when the THREAD that started the child ends: from any but the main thread
-    # that would kill a healthy child.
-    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+def _death_signal(lasting_thread: bool) -> Callable[[], None] | None:
+    # The kernel sends the signal when the THREAD that started the child ends: from any but the main thread,
+    # or one that stays, that would kill a healthy child.
+    lasting = lasting_thread or threading.current_thread() is threading.main_thread()
+    if sys.platform != "linux" or not lasting:
         return None
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 

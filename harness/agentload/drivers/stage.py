@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from agentload.drivers import probe
+from agentload.drivers.faults import Faults
 from agentload.drivers.processes import Child
 from agentload.errors import UnreachableError
 from agentload.model import Profile
@@ -47,6 +48,10 @@ class Stage:
         self.provider_url = ""
         self.gateway_url = ""
         self.children: dict[str, Child] = {}
+        self.away: set[str] = set()
+        """Children that a fault has killed and will bring back."""
+        self.faults = Faults(self)
+        self._gateway_arguments: list[str] = []
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
@@ -54,7 +59,9 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.faults.end()
         self._exit.close()
+        self.faults.release()
 
     def start_provider(self, port: int) -> None:
         """Our provider as a child, on loopback. Raises UnreachableError (a port in use, say)."""
@@ -76,15 +83,24 @@ class Stage:
         `mutant`: the safeguard that is switched off in it.
         """
         config = self._write("gateway.json", self.profile.gateway.model_dump_json(indent=2, by_alias=True))
-        arguments = ["-m", "agentload.gateway", "--port", "0", "--config", str(config)]
-        arguments += ["--upstream", self.provider_url]
+        arguments = ["-m", "agentload.gateway", "--config", str(config), "--upstream", self.provider_url]
         arguments += [] if mutant is None else ["--mutant", mutant]
-        self.gateway_url = self._start("gateway", arguments)
+        self._gateway_arguments = arguments
+        self.gateway_url = self._start("gateway", [*arguments, "--port", "0"])
+
+    def restart_gateway(self, port: int) -> None:
+        """A new gateway in the place of one that was killed. Raises UnreachableError.
+
+        To be called from a thread that outlives the gateway.
+        """
+        self._start("gateway", [*self._gateway_arguments, "--port", str(port)], lasting_thread=True)
 
     def fallen(self) -> UnreachableError | None:
-        """The first child that has died, in words; None while all stand."""
+        """The first child that has died, in words; None while all stand (or are away for a fault's sake)."""
+        if self.faults.problem is not None:
+            return self.faults.problem
         for name, child in self.children.items():
-            if not child.alive():
+            if not child.alive() and name not in self.away:
                 quoted = [f"  | {line}" for line in child.log_tail(3)]
                 status = child.process.returncode
                 return UnreachableError(
@@ -112,8 +128,9 @@ class Stage:
             self.http, "POST", f"{self.provider_url}/_fake/reset", body=body, what="the provider's control"
         )
 
-    def _start(self, name: str, arguments: list[str]) -> str:
-        child = Child.start(name, arguments, self.folder / "logs" / f"{name}.log")
+    def _start(self, name: str, arguments: list[str], *, lasting_thread: bool = False) -> str:
+        log = self.folder / "logs" / f"{name}.log"
+        child = Child.start(name, arguments, log, lasting_thread=lasting_thread)
         self._exit.callback(child.terminate)
         self.children[name] = child
         ready = child.wait_ready(READY_TIMEOUT_S)

@@ -44,10 +44,10 @@ class Refusals:
     ) -> Refused:
         """It may come back when there is a place: in its class's queue or, when its tenant's lane was full,
         in that; where both are full, the later of the two counts."""
-        due_ns = self._limits.paused_until_ns
+        due_ns = 0
         tenant_full = reason is Reason.TENANT_QUEUE_FULL and lane is not None
         if lane is not None and tenant_full:
-            due_ns = max(due_ns, self._place_in_lane(now_ns, cls, lane))
+            due_ns = self._place_in_lane(now_ns, cls, lane)
         if not tenant_full or cls.full:
             excess_ns = max(0, (predicted_wait_ns or 0) - cls.max_wait_ns)
             due_ns = max(due_ns, self._place_in_class(now_ns + excess_ns, now_ns, cls))

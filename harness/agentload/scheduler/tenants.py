@@ -88,7 +88,6 @@ class TenantLane(Flow):
         "blocked",
         "bytes",
         "entry",
-        "load_entry",
         "promises",
         "retiring",
         "running",
@@ -113,8 +112,6 @@ class TenantLane(Flow):
         """At its cap: not to be picked until something of it ends."""
         self.entry = 0
         """Its place in the policy's own index; 0 when it is not listed there."""
-        self.load_entry = 0
-        """Its place in the index of the heaviest lanes; 0 when it is not listed there."""
         self.retiring = False
         """Listed among the idle lanes that are forgotten once virtual time has passed them."""
         self.promises: VirtualQueue | None = None
@@ -152,7 +149,8 @@ class HeaviestLane:
     """Finds the lane with the largest load, in amortised O(log n): a max-heap that is built when it is asked
     for and kept up for as many pushes as building it cost. While nobody asks, it costs nothing.
 
-    Only growth has to be reported; a lane that shrank is found to be lighter when it comes to the top.
+    Only growth has to be reported: a lane that shrank is found to be lighter when it comes to the top, and a
+    lane that grew has been listed again, above.
     """
 
     def __init__(self) -> None:
@@ -174,7 +172,7 @@ class HeaviestLane:
         heap = self._heap
         while heap:
             negative_load, entry, lane = heap[0]
-            if lane.load_entry != entry or not lane.waiting:
+            if not lane.waiting:
                 heappop(heap)
             elif lane.load < -negative_load:
                 heapreplace(heap, (-lane.load, entry, lane))
@@ -190,5 +188,4 @@ class HeaviestLane:
 
     def _add(self, lane: TenantLane) -> None:
         self._seq += 1
-        lane.load_entry = self._seq
         heappush(self._heap, (-lane.load, self._seq, lane))

@@ -70,19 +70,27 @@ class Target:
 
         Raises ProfileError when an environment variable is missing (see `check_tenants`).
         """
-        standing = self.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow)
-        return standing + self.moving_headers(arrival, attempt, now_ns)
+        workflow = arrival.job.workflow
+        standing = self.standing_headers(arrival.tenant, arrival.service_class, workflow, attempt)
+        return standing + self.moving_headers(arrival, now_ns)
 
-    def standing_headers(self, tenant: str, service_class: str, workflow: str) -> list[tuple[str, str]]:
-        """The first of those: the same in every call of a tenant's workflow. Raises as above."""
+    def standing_headers(
+        self, tenant: str, service_class: str, workflow: str, attempt: int
+    ) -> list[tuple[str, str]]:
+        """The first of those: the same for every job of a tenant's workflow. Raises as above."""
         mapped = [
             (name, _fill(text, tenant, service_class, self.environment)) for name, text in self.templates
         ]
-        return mapped + self._untaken([("X-Service-Class", service_class), ("X-Workflow", workflow)])
+        envelope = [
+            ("X-Service-Class", service_class),
+            ("X-Workflow", workflow),
+            ("X-Attempt", str(attempt)),
+        ]
+        return mapped + self._untaken(envelope)
 
-    def moving_headers(self, arrival: Arrival, attempt: int, now_ns: int) -> list[tuple[str, str]]:
-        """The rest: what differs from one attempt to the next."""
-        return self._untaken(_moving(arrival, attempt, now_ns))
+    def moving_headers(self, arrival: Arrival, now_ns: int) -> list[tuple[str, str]]:
+        """The rest: nothing where the job has neither tools nor a deadline."""
+        return self._untaken(_moving(arrival, now_ns))
 
     def check_tenants(self, tenants: Iterable[tuple[str, str]]) -> None:
         """Find missing or unusable environment variables before the start, for (name, class) of every tenant.
@@ -225,10 +233,9 @@ def _fill(text: str, tenant: str, service_class: str, environment: Environment) 
     return _PLACEHOLDER.sub(value, text)
 
 
-def _moving(arrival: Arrival, attempt: int, now_ns: int) -> Iterator[tuple[str, str]]:
-    """What the reference gateway reads, and others may ignore; beside class and workflow."""
+def _moving(arrival: Arrival, now_ns: int) -> Iterator[tuple[str, str]]:
+    """What the reference gateway reads, and others may ignore; beside class, workflow and attempt."""
     job = arrival.job
-    yield "X-Attempt", str(attempt)
     if job.tool_calls:
         yield "X-Expected-Tool-Calls", str(job.tool_calls)
         yield "X-Expected-Tool-Seconds", f"{job.tool_ns / 1000 / _MS:g}"

@@ -183,7 +183,7 @@ class StartTimeFairQueue(FairQueue):
         while self._idle:
             _, _, lane = heappop(self._idle)
             lane.retiring = False
-            if lane.idle and self.lanes.get(lane.tenant) is lane:
+            if lane.idle:
                 del self.lanes[lane.tenant]
                 return True
         return False
@@ -192,5 +192,5 @@ class StartTimeFairQueue(FairQueue):
         while self._idle and self._idle[0][0] <= self.v:
             _, _, lane = heappop(self._idle)
             lane.retiring = False
-            if lane.idle and self.lanes.get(lane.tenant) is lane:
+            if lane.idle:
                 self._perhaps_forget(lane)

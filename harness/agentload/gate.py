@@ -1,0 +1,209 @@
+"""Several profiles in a row as one gate for CI: one summary, one junit.xml, one exit code.
+
+Leaves a folder per run beside `summary.md`, `junit.xml` and `gate.json`, each rewritten after every run, so
+that ^C leaves what was done. A run that proved nothing is made once more: on a shared machine stalls happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentload import profile as profiles
+from agentload import run as live
+from agentload.conclusion import Conclusion
+from agentload.errors import ExitCode, UsageError
+from agentload.model import Status
+from agentload.report import terminal
+from agentload.rundir import RunDir, write_file
+
+WORST_FIRST = (
+    ExitCode.INTERRUPTED,
+    ExitCode.UNREACHABLE,
+    ExitCode.FAILED,
+    ExitCode.INCONCLUSIVE,
+    ExitCode.PASSED,
+)
+ENDS_THE_GATE = (ExitCode.INTERRUPTED, ExitCode.UNREACHABLE)
+"""Nothing more can be learnt: the user wants out, or there is nothing left to load."""
+
+RunOne = Callable[[live.Options, Console], Conclusion]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for."""
+
+    profiles: tuple[str, ...] = ()
+    """Empty: every bundled profile."""
+    out: Path | None = None
+    reruns: int = 1
+    """How often an inconclusive run is made again."""
+    each: live.Options
+    """Everything else, the same for every run; its `profile` and `out` are filled in here."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the gate, as gate.json lists it."""
+
+    profile: str
+    folder: str
+    verdict: str
+    exit_code: int
+    failed: list[str]
+    """Checks that did not pass, worst first."""
+    rerun_of: str | None = None
+    """The folder of the inconclusive run that this one repeats."""
+
+
+def run(options: Options) -> int:
+    """Every profile, then the summary. Raises AgentloadError for wrong input, before anything is started."""
+    console = Console(highlight=False)
+    names = options.profiles or tuple(profiles.names())
+    for name in names:
+        live.prepare(msgspec.structs.replace(options.each, profile=name))
+    folder = RunDir.create("gate", datetime.now(), out=options.out)
+    gate = Gate(options, folder.path, console)
+    for name in names:
+        if gate.play(name) in ENDS_THE_GATE:
+            break
+    gate.print_summary()
+    return gate.exit_code()
+
+
+def select(text: str | None) -> tuple[str, ...]:
+    """`--profiles a,b`. Raises UsageError for an empty name."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UsageError(
+            f"--profiles {text}: names are separated by single commas, e.g. steady,noisy-neighbor"
+        )
+    return names
+
+
+class Gate:
+    """The runs so far."""
+
+    def __init__(
+        self, options: Options, folder: Path, console: Console, run_one: RunOne | None = None
+    ) -> None:
+        self.options, self.folder, self.console = options, folder, console
+        self.entries: list[Entry] = []
+        self._run_one = run_one or _live
+        self._suites: dict[str, bytes] = {}
+        self._texts: dict[str, str] = {}
+
+    def play(self, name: str) -> ExitCode:
+        """One profile, and once more while it stays inconclusive."""
+        entry = self._play_once(name, name, None)
+        for again in range(self.options.reruns):
+            if entry.exit_code != ExitCode.INCONCLUSIVE:
+                break
+            self.console.print(f"\n{name} was inconclusive: once more")
+            entry = self._play_once(name, f"{name}-again-{again + 1}", entry.folder)
+        return ExitCode(entry.exit_code)
+
+    def counted(self) -> list[Entry]:
+        """The last run of each profile: a rerun stands for the run that it repeats."""
+        repeated = {entry.rerun_of for entry in self.entries}
+        return [entry for entry in self.entries if entry.folder not in repeated]
+
+    def exit_code(self) -> ExitCode:
+        """The worst over the runs that count."""
+        codes = {entry.exit_code for entry in self.counted()}
+        return next((code for code in WORST_FIRST if code in codes), ExitCode.INCONCLUSIVE)
+
+    def print_summary(self) -> None:
+        """One line for each profile."""
+        table = Table(box=None, pad_edge=False, title="gate", title_justify="left")
+        for heading in ("profile", "verdict", "did not pass"):
+            table.add_column(heading, overflow="fold")
+        for entry in self.counted():
+            colour = terminal.COLOURS.get(entry.verdict, "yellow")
+            table.add_row(entry.profile, Text(entry.verdict, style=colour), ", ".join(entry.failed))
+        self.console.print()
+        self.console.print(table)
+        for name in ("summary.md", "junit.xml", "gate.json"):
+            self.console.print(f"  {self.folder / name}", soft_wrap=True)
+
+    def _play_once(self, name: str, label: str, rerun_of: str | None) -> Entry:
+        folder = self.folder / label
+        each = msgspec.structs.replace(self.options.each, profile=name, out=folder)
+        self.console.rule(label, style="dim")
+        conclusion = self._run_one(each, self.console)
+        entry = Entry(
+            profile=name,
+            folder=label,
+            verdict=conclusion.result.summary["verdict"],
+            exit_code=int(conclusion.exit_code),
+            failed=_not_passed(conclusion.result.summary),
+            rerun_of=rerun_of,
+        )
+        self.entries.append(entry)
+        self._suites[label] = _read(folder / "junit.xml")
+        self._texts[label] = _read(folder / "summary.md").decode()
+        self._write()
+        return entry
+
+    def _write(self) -> None:
+        counted = self.counted()
+        facts = {"schema": 1, "exit_code": self.exit_code(), "runs": self.entries}
+        write_file(
+            self.folder / "gate.json", msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n"
+        )
+        write_file(self.folder / "junit.xml", merged([self._suites[entry.folder] for entry in counted]))
+        write_file(self.folder / "summary.md", "\n".join(self._summary(counted)).encode())
+
+    def _summary(self, counted: list[Entry]) -> Iterator[str]:
+        yield "# agentload gate\n"
+        yield "| profile | verdict | did not pass |"
+        yield "|---|---|---|"
+        for entry in counted:
+            yield f"| {entry.profile} | {entry.verdict} | {', '.join(entry.failed)} |"
+        for entry in counted:
+            yield "\n" + self._texts[entry.folder]
+
+
+def merged(documents: list[bytes]) -> bytes:
+    """One `<testsuites>` of all the suites, with its totals added up."""
+    root = ElementTree.Element("testsuites", {"name": "agentload"})
+    totals = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    for document in documents:
+        if not document:
+            continue
+        for suite in ElementTree.fromstring(document).iter("testsuite"):
+            root.append(suite)
+            for name in totals:
+                totals[name] += int(suite.get(name, "0"))
+    for name, total in totals.items():
+        root.set(name, str(total))
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _live(options: live.Options, console: Console) -> Conclusion:
+    return live.record(options, live.prepare(options), console)
+
+
+def _not_passed(summary: dict[str, Any]) -> list[str]:
+    checks = [check for check in summary["checks"] if check["severity"] == "must"]
+    order = (Status.FAILED, Status.INCONCLUSIVE)
+    return [check["check"] for status in order for check in checks if check["status"] == status]
+
+
+def _read(path: Path) -> bytes:
+    """A report of a run; nothing where that report could not be made (it has been said already)."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,111 @@
+"""The gate over simulated runs: what counts, what is repeated, what CI reads; real runs and reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from agentload import gate, plan, profile, rundir
+from agentload import run as live
+from agentload.conclusion import Conclusion, conclude
+from agentload.errors import ExitCode, UsageError
+from agentload.gate import Gate, Options
+from agentload.model import Profile, Run
+from agentload.rundir import RunDir
+from agentload.simulate import simulate
+
+QUIET = Console(quiet=True)
+
+
+def recorded(chosen: Profile, policy: str | None, stall: bool) -> Run:
+    run = simulate(chosen, 1, policy=policy)
+    if stall:
+        run.health.trustworthy = False
+        run.health.reasons = ["the test says so"]
+    return run
+
+
+class Simulations:
+    """Runs profiles in virtual time instead of live, writing the same folders."""
+
+    def __init__(self, policies: dict[str, str] | None = None, stalls: Iterator[bool] = iter(())) -> None:
+        self.policies, self.stalls = policies or {}, stalls
+
+    def __call__(self, options: live.Options, console: Console) -> Conclusion:
+        chosen = profile.quick(profile.load(profile.find(options.profile)))
+        run = recorded(chosen, self.policies.get(options.profile), next(self.stalls, False))
+        folder = RunDir.create(chosen.name, datetime.now(), out=options.out)
+        manifest = rundir.manifest_of(chosen, plan.draw(chosen, 1), "simulated", datetime.now())
+        folder.save(run, manifest)
+        return conclude(folder, console, inconclusive_passes=options.inconclusive_passes)
+
+
+def played(folder: Path, run_one: Simulations, *names: str, passes: bool = False) -> Gate:
+    each = live.Options(profile="", inconclusive_passes=passes)
+    one = Gate(Options(profiles=names, each=each), folder, QUIET, run_one)
+    for name in names:
+        one.play(name)
+    return one
+
+
+def test_a_gate_is_as_good_as_its_worst_run(tmp_path: Path) -> None:
+    one = played(tmp_path, Simulations({"noisy-neighbor": "fifo"}), "steady", "noisy-neighbor")
+    assert one.exit_code() == ExitCode.FAILED
+    facts = json.loads((tmp_path / "gate.json").read_text())
+    assert [(run["profile"], run["verdict"]) for run in facts["runs"]] == [
+        ("steady", "passed"),
+        ("noisy-neighbor", "failed"),
+    ]
+    assert facts["exit_code"] == ExitCode.FAILED
+    assert set(facts["runs"][1]["failed"]) == {"victim-latency", "victim-goodput"}
+
+
+def test_one_junit_and_one_summary_hold_all_runs(tmp_path: Path) -> None:
+    played(tmp_path, Simulations({"noisy-neighbor": "fifo"}), "steady", "noisy-neighbor")
+    root = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    suites = list(root.iter("testsuite"))
+    assert [suite.get("name") for suite in suites] == ["steady", "noisy-neighbor"]
+    assert root.get("failures") == "2"
+    assert int(root.get("tests", "0")) == len(list(root.iter("testcase")))
+    text = (tmp_path / "summary.md").read_text()
+    assert "| noisy-neighbor | failed | victim-latency, victim-goodput |" in text
+    assert text.count("\n## ") == 2, "each run's own summary follows"
+
+
+def test_an_inconclusive_run_is_made_once_more_and_the_rerun_counts(tmp_path: Path) -> None:
+    one = played(tmp_path, Simulations(stalls=iter([True, False])), "steady")
+    assert [entry.verdict for entry in one.entries] == ["inconclusive", "passed"]
+    assert one.exit_code() == ExitCode.PASSED
+    assert one.entries[1].rerun_of == "steady"
+    assert len(list(ElementTree.parse(tmp_path / "junit.xml").getroot().iter("testsuite"))) == 1
+
+
+def test_two_inconclusive_runs_are_inconclusive(tmp_path: Path) -> None:
+    one = played(tmp_path, Simulations(stalls=iter([True, True, True])), "steady")
+    assert len(one.entries) == 2
+    assert one.exit_code() == ExitCode.INCONCLUSIVE
+
+
+def test_inconclusive_may_be_told_to_pass(tmp_path: Path) -> None:
+    one = played(tmp_path, Simulations(stalls=iter([True])), "steady", passes=True)
+    assert one.exit_code() == ExitCode.PASSED
+    assert one.entries[0].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("wrong", ["", "a,,b", "steady,"])
+def test_names_must_be_names(wrong: str) -> None:
+    with pytest.raises(UsageError, match="--profiles"):
+        gate.select(wrong)
+
+
+def test_a_wrong_profile_is_found_before_anything_starts(tmp_path: Path) -> None:
+    each = live.Options(profile="")
+    with pytest.raises(UsageError, match="did you mean 'steady'"):
+        gate.run(Options(profiles=("noisy-neighbor", "stedy"), out=tmp_path / "gate", each=each))
+    assert not (tmp_path / "gate").exists()
