@@ -41,7 +41,7 @@ from fake_provider.reply import ReplyTiming
 
 NS_PER_MS = 1_000_000
 _VISITS_KEPT = 20_000
-"""Markers remembered: a gateway sends a call again within moments, and memory must not grow with the calls."""
+"""Markers remembered: a gateway sends a call again within moments, and memory must not grow with calls."""
 # What the caller has seen of a status line once the answer ended so; RESET leaves it as it was.
 _ANSWERED = (Then.COMPLETE, Then.CLOSE, Then.END, Then.ERROR)
 

@@ -84,6 +84,8 @@ class Scene:
         self.running: dict[int, Request] = {}
         """In the order of dispatch."""
         self.reservations: dict[int, Dispatched] = {}
+        self.dispatched: list[str] = []
+        """Tenants in the order of their dispatches."""
         self.work: defaultdict[str, int] = defaultdict(int)
         """Tokens of calls ended, by tenant, as they really were."""
         self._last_id = 0
@@ -121,6 +123,7 @@ class Scene:
                 assert event.request.id not in self.running
                 self.running[event.request.id] = event.request
                 self.reservations[event.request.id] = event
+                self.dispatched.append(event.request.tenant)
             elif isinstance(event, Expired):
                 self.running.pop(event.request.id, None)
         self.events += events
@@ -165,11 +168,6 @@ class Scene:
     def refusals(self) -> list[Refused]:
         """All refusals."""
         return self.of(Refused)
-
-    @property
-    def dispatched(self) -> list[str]:
-        """Tenants in the order of their dispatches."""
-        return [event.request.tenant for event in self.of(Dispatched)]
 
     def fate(self, request: Request) -> str:
         """dispatched, waiting, or the reason for which it was refused or expired."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentload.intervals import Interval, clip, merge, subtract
-from agentload.model import NS, CallEnding, LedgerEntry
+from agentload.model import CallEnding, LedgerEntry
 from fake_provider.budget import Bucket
 from fake_provider.config import ProviderConfig
 
@@ -45,20 +45,6 @@ def permitted(
     return subtract(merge(clip(free, window)), told_to_wait(ledger))
 
 
-def tokens_in(ledger: Sequence[LedgerEntry], provider: ProviderConfig, window: Interval) -> float | None:
-    """Tokens that the provider would have granted within a window: what its buckets held at the beginning of
-    it (one for each model called), and what flowed in. None without a token limit."""
-    if provider.tokens_per_minute is None:
-        return None
-    allowance = _Allowance(provider, 0.0)
-    before = [call for call in admitted(ledger) if call.arrived_ns < window[0]]
-    for call in before:
-        allowance.take(call)
-    models = {call.model for call in ledger} or {""}
-    flowed_in = provider.tokens_per_minute / 60 * (window[1] - window[0]) / NS
-    return sum(allowance.tokens_left(window[0], model) + flowed_in for model in models)
-
-
 def told_to_wait(ledger: Iterable[LedgerEntry]) -> list[Interval]:
     """When the provider wanted no calls: from each refusal to the instant that it named."""
     return merge(
@@ -92,15 +78,6 @@ class _Allowance:
         for bucket, by_tokens in self._of(call.model):
             bucket.refill(call.arrived_ns)
             bucket.take(_cost(call, by_tokens))
-
-    def tokens_left(self, now_ns: int, model: str) -> float:
-        """Tokens in the model's bucket; 0 without a token limit."""
-        left = 0.0
-        for bucket, by_tokens in self._of(model):
-            if by_tokens:
-                bucket.refill(now_ns)
-                left += bucket.level
-        return left
 
     def _of(self, model: str) -> list[tuple[Bucket, bool]]:
         """The model's buckets, each with whether it counts tokens (else requests)."""

@@ -128,11 +128,11 @@ def _faults() -> dict[str, str]:
     from agentload import faults, gateway_faults
     from fake_provider import faults as provider_side
 
-    of_gateway, of_provider = gateway_faults.SEAM.get, provider_side.of_kind
-    return {
-        kind: f"{side}: {_first_line(inspect.getmodule((of_gateway if side == 'gateway' else of_provider)(kind)))}"
-        for kind, side in faults.kinds().items()
-    }
+    def about(kind: str, side: str) -> str:
+        cls = gateway_faults.SEAM.get(kind) if side == "gateway" else provider_side.of_kind(kind)
+        return f"{side}: {_first_line(inspect.getmodule(cls))}"
+
+    return {kind: about(kind, side) for kind, side in faults.kinds().items()}
 
 
 def _seam(noun: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The faults of a profile on the run's clock: for drivers that bring them about, and for whoever judges. Pure.
+"""The faults of a profile on the run's clock: for drivers that bring them about, and for judges. Pure.
 
 for kind, start_ns, end_ns in fault_windows(profile): ...
 """
@@ -57,7 +57,10 @@ def fault_windows(profile: Profile) -> list[FaultWindow]:
 
 
 def gateway_acts(profile: Profile) -> list[GatewayAct]:
-    """What is to be done to the gateway, in order: of one instant, what heals comes first. Raises UsageError for a kind that does not exist."""
+    """What is to be done to the gateway, in order; at one instant, what heals comes first.
+
+    Raises UsageError for a kind that does not exist.
+    """
     acts: list[GatewayAct] = []
     for fault in profile.faults:
         if is_gateways(fault.kind):
@@ -68,7 +71,7 @@ def gateway_acts(profile: Profile) -> list[GatewayAct]:
 
 
 def provider_requests(profile: Profile, t0_ns: int = 0) -> list[dict[str, Any]]:
-    """The provider's faults as its `/_fake/faults` takes them, on a clock that shows `t0_ns` as the run begins."""
+    """The provider's faults as its `/_fake/faults` takes them; its clock shows `t0_ns` as the run begins."""
     return [
         {
             "kind": fault.kind,

@@ -119,8 +119,8 @@ def quick(profile: Profile) -> Profile:
     """The profile with its recorded phases halved, but not below what a p95 needs.
 
     A tenant that was to bring 72 requests or more to a phase still does (on average, where arrivals are
-    random); a phase and the one it replays stay equally long. Warm-ups keep their length. A fault stays where it
-    is in its phase and is shortened with it.
+    random); a phase and the one it replays stay equally long. Warm-ups keep their length. A fault stays where
+    it is in its phase and is shortened with it.
     """
     factor = {phase.name: _quick_factor(profile, phase) for phase in profile.phases}
     for phase in (*profile.phases, *reversed(profile.phases)):  # both ways along every chain of replays

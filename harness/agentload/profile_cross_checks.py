@@ -42,7 +42,7 @@ def listed(document: Document, path: Path) -> Iterator[tuple[Path, Any]]:
     """The elements of a list anywhere, with their paths; none where it is no list."""
     found = document.get(path)
     if isinstance(found, list):
-        for index, raw in enumerate(cast("list[Any]", found)):
+        for index, raw in enumerate(found):
             yield (*path, index), raw
 
 
@@ -151,7 +151,8 @@ def _class_names(document: Document) -> list[str]:
 
 def check_references(document: Document, path: Path, check: type[Check], params: dict[str, Any]) -> None:
     """Every tenant and phase that a check names must exist, also those that it names by default."""
-    known = {TenantRef: ("tenant", tenant_names(document)), PhaseRef: ("phase", names_under(document, "phases"))}
+    phases = names_under(document, "phases")
+    known = {TenantRef: ("tenant", tenant_names(document)), PhaseRef: ("phase", phases)}
     for parameter, kind in references(check):
         noun, names = known[kind]
         given = parameter in params

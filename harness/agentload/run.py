@@ -133,8 +133,8 @@ def _check_faults(chosen: Profile) -> None:
     for place, fault in enumerate(chosen.faults):
         if is_gateways(fault.kind):
             raise UsageError(
-                f"{chosen.name}: faults[{place}]: {fault.kind} happens to the bundled gateway: leave out --target, "
-                "or the fault"
+                f"{chosen.name}: faults[{place}]: {fault.kind} happens to the bundled gateway: "
+                "leave out --target, or the fault"
             )
 
 

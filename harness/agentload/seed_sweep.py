@@ -57,13 +57,12 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
     """The command: simulates, prints a table of seed × verdict and the counts. Returns the exit code."""
     folder = RunDir.create(f"{chosen.name}-seeds", datetime.now(), out=options.out)
     seeds = range(first_seed, first_seed + options.seeds)
-    console.print(
-        f"{chosen.name}: {chosen.about}\nseeds {seeds[0]} to {seeds[-1]}, into {folder.path}", soft_wrap=True
-    )
     terminal.never_fail_on_letters(console)
     results: list[SeedResult] = []
     sweep = Sweep(chosen, seeds, options.mutant)
     with simulate.interruptible(sweep.stop), JsonLines(folder.path / "seeds.jsonl") as lines:
+        where = f"seeds {seeds[0]} to {seeds[-1]}, into {folder.path}"
+        console.print(f"{chosen.name}: {chosen.about}\n{where}", soft_wrap=True)
         for result in sweep.results():
             results.append(result)
             lines.append(result)

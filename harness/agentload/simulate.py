@@ -125,8 +125,8 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
     with interruptible(recording.stop):
         console.print(
             f"{chosen.name}: {chosen.about}\n"
-            f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, {chosen.duration_ns / NS:g} s of virtual time, "
-            f"into {folder.path}",
+            f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, "
+            f"{chosen.duration_ns / NS:g} s of virtual time, into {folder.path}",
             soft_wrap=True,
         )
         recorded = recording.record()

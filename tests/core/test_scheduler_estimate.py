@@ -183,7 +183,7 @@ def test_a_predicted_wait_knows_the_providers_rate() -> None:
 def test_what_service_has_become_too_slow_for_is_not_started() -> None:
     scene = Scene(gateway(slots=2, tenant_slots=2))
     served_for(scene, 1.0)
-    slow = [scene.submit("b", workflow="chat") for _ in range(2)]
+    slow = [scene.submit("a", workflow="chat") for _ in range(2)]
     scene.pass_time(500 * MS)
     waiter = scene.submit("a", workflow="chat", deadline_ns=scene.now_ns + 20 * NS)
     scene.pass_time(18 * NS)

@@ -359,7 +359,7 @@ def test_a_request_id_in_use_is_refused_as_a_mistake_of_the_caller() -> None:
 
 def test_a_holder_that_falls_silent_loses_its_reservation_and_one_that_reports_keeps_it() -> None:
     scene = Scene(gateway(slots=2, lease_s=60))
-    silent, alive = scene.submit("a"), scene.submit("b")
+    alive, silent = scene.submit("a"), scene.submit("b")
     for _ in range(6):
         scene.pass_time(15 * NS)
         scene.admission.progress(scene.now_ns, alive.id, 1)

@@ -84,6 +84,13 @@ def test_told_the_same_they_all_come_back_at_once() -> None:
     assert {r.retry_after_s for r in scene.refusals} == {1}
 
 
+def test_promises_beyond_the_cap_are_spread_below_it() -> None:
+    scene = full_gateway(RetryConfig(max_seconds=20), 500)
+    last = Counter(r.retry_after_s for r in scene.refusals[-200:])
+    assert set(last) == {16, 17, 18, 19, 20}
+    assert max(last.values()) < 80
+
+
 def test_jitter_only_adds() -> None:
     plain = full_gateway(RetryConfig(jitter="none"), 200).refusals
     jittered = full_gateway(RetryConfig(jitter="full"), 200).refusals

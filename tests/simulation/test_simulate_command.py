@@ -13,7 +13,7 @@ import pytest
 
 from agentload import agree, judge, profile, rundir, seed_sweep, simulate
 from agentload.errors import ExitCode, UsageError
-from agentload.measure import read_log
+from agentload.measure import Recorder
 from agentload.model import Run, Status
 from agentload.simulate import Options
 
@@ -43,8 +43,9 @@ def test_one_run_leaves_a_folder_like_a_live_one(tmp_path: Path, capsys: pytest.
 
 def test_the_latency_log_holds_every_recorded_request(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    simulate.run(Options(profile="steady", out=out, settings=STEADY))
-    logical = [recorder for tag, _, recorder in read_log(out / "latency.hlog") if "/logical/" in tag]
+    simulate.run(Options(profile="steady", out=out, settings=("phases.steady.seconds=2",)))
+    lines = (out / "latency.hlog").read_text().splitlines()
+    logical = [Recorder.decode(line.rpartition(",")[2]) for line in lines if "/logical/" in line]
     recorded = [r for r in rundir.load(out).records if r.final and r.phase == "steady"]
     assert sum(recorder.count for recorder in logical) == len(recorded)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations
 from random import Random
 
@@ -146,6 +147,11 @@ def test_no_window_is_offered_more_than_burst_and_rate() -> None:
 # --------------------------------------------------------------------------- fair queueing
 
 
+@cache
+def weighted_fair(policy: str) -> Run:
+    return simulate(profile.load(profile.find("weighted-fair")), 1, policy=policy)
+
+
 def widest_gap(run: Run, phase: str, tenants: Sequence[str]) -> dict[tuple[str, str], float]:
     """Over all windows of the phase: how far the service per weight of two tenants drew apart."""
     weights = {tenant.name: tenant.weight for tenant in run.profile.tenants}
@@ -184,7 +190,6 @@ def sfq_bound(run: Run, pair: tuple[str, str]) -> float:
 def test_backlogged_tenants_never_draw_apart_by_more_than_the_bound(
     phase: str, tenants: tuple[str, ...]
 ) -> None:
-    fair = simulate(profile.load(profile.find("weighted-fair")), 1)
+    fair, naive = weighted_fair("sfq"), weighted_fair("fifo")
     assert all(gap <= sfq_bound(fair, pair) for pair, gap in widest_gap(fair, phase, tenants).items())
-    naive = simulate(profile.load(profile.find("weighted-fair")), 1, policy="fifo")
     assert any(gap > sfq_bound(naive, pair) for pair, gap in widest_gap(naive, phase, tenants).items())

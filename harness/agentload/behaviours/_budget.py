@@ -1,7 +1,7 @@
 """Retries as a share of first attempts: what keeps a client from making an outage worse.
 
-Finagle's RetryBudget, Envoy's retry_budget and gRPC's retryThrottling (gRFC A6) are of this kind; ten per cent
-is the SRE book's advice (Beyer et al. 2016, chapter 21, "Handling Overload").
+Finagle's RetryBudget, Envoy's retry_budget and gRPC's retryThrottling (gRFC A6) are of this kind; ten per
+cent is the SRE book's advice (Beyer et al. 2016, chapter 21, "Handling Overload").
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def is_retried(status: int, should_retry: bool | None = None) -> bool:
 
 
 def javascript_told_s(attempt: Attempt) -> float | None:
-    """What the JavaScript SDKs read: a `retry-after-ms` of 0 counts as none, and NaN means no number or date."""
+    """What the JavaScript SDKs read: a `retry-after-ms` of 0 counts as none; NaN is no number and no date."""
     if attempt.retry_after_ms:
         return attempt.retry_after_ms / 1000
     if attempt.retry_after_s is not None:

@@ -12,5 +12,5 @@ class AnthropicJs(StainlessClient):
 
     longest_wait_s = LONGEST_TIMER_S
 
-    def obeyed_s(self, attempt: Attempt, told_s: float | None) -> float | None:
+    def obeyed_s(self, attempt: Attempt, told_s: float | None) -> float | None:  # noqa: ARG002
         return super().obeyed_s(attempt, javascript_told_s(attempt))

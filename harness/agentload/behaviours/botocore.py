@@ -38,8 +38,8 @@ class _Quota:
 class Botocore(Behaviour):
     """`{kind: botocore, max_attempts: 3}`: U(0, min(2^i, 20)) s after a 429, while its quota lasts.
 
-    After a 5xx or a lost connection the same with a twentieth of 2^i. All requests of a tenant share the quota
-    (500; a retry costs 5 or 14, an answer pays back). Retry-After it does not read.
+    After a 5xx or a lost connection the same with a twentieth of 2^i. All requests of a tenant share the
+    quota (500; a retry costs 5 or 14, an answer pays back). Retry-After it does not read.
     """
 
     max_attempts: int = Field(default=3, ge=1, le=255)

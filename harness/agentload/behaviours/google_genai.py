@@ -1,4 +1,4 @@
-"""google-genai with its retries switched on (read in 3.6: `_api_client.retry_args`); by default they are off."""
+"""google-genai with its retries switched on, which is not the default (3.6: `_api_client.retry_args`)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from agentload.behaviours._waits import exponential_jitter_s
 
 
 class Langchain(LayeredClient):
-    """`{kind: langchain, max_attempts: 3, sdk_retries: 2}`: 2^i + U(0, 1) s between tries of an SDK that retries.
+    """`{kind: langchain, max_attempts: 3, sdk_retries: 2}`: 2^i + U(0, 1) s between tries of an SDK.
 
     Whatever the answer says; with the SDK's own two retries, nine attempts in all.
     """

@@ -1,4 +1,4 @@
-"""LiteLLM's Router with one deployment (read in 1.110: `calculate_retry_after`); it switches the SDK's retries off."""
+"""LiteLLM's Router with one deployment (1.110: `calculate_retry_after`). The SDK's retries are off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_OBEYED_S = 60
 
 
 class LitellmRouter(Behaviour):
-    """`{kind: litellm-router, num_retries: 2}`: Retry-After up to 60 s, else min(0.5·2^i, 8) s, plus up to 0.75 s.
+    """`{kind: litellm-router, num_retries: 2}`: Retry-After to 60 s, or min(0.5·2^i, 8); plus U(0, 0.75) s.
 
     It reads whole seconds and dates; fractions and `retry-after-ms` it does not.
     """

@@ -10,11 +10,12 @@ LONGEST_TIMER_S = (2**31 - 1) / 1000
 
 
 class OpenaiJs(StainlessClient):
-    """`{kind: openai-js, max_retries: 2}`: waits whatever Retry-After says; 0, past dates and garbage mean at once."""
+    """`{kind: openai-js, max_retries: 2}`: waits whatever Retry-After says; 0, past, garbage: at once."""
 
     longest_wait_s = float("inf")
 
     def obeyed_s(self, attempt: Attempt, told_s: float | None) -> float | None:
+        """At once is a timer's shortest: 1 ms."""
         told_s = javascript_told_s(attempt)
         if told_s is None:
             return None

@@ -15,8 +15,8 @@ PATIENCE_S = 1.0
 class Quitter(Behaviour):
     """`{kind: quitter, leave_s: 1}`: leaves if nothing has come by then, or after `leave_tokens` of a stream.
 
-    It closes its connection and never comes back. Of a stream, the first token counts as something, the status
-    line does not; a plain answer comes all at once.
+    It closes its connection and never comes back. Of a stream, the first token counts as something, the
+    status line does not; a plain answer comes all at once.
     """
 
     draws: ClassVar[bool] = False

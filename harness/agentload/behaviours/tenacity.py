@@ -1,4 +1,4 @@
-"""tenacity as OpenAI's documentation shows it: `wait_random_exponential(min=1, max=60), stop_after_attempt(6)`."""
+"""tenacity as OpenAI's documentation shows it: `wait_random_exponential(1, 60)`, `stop_after_attempt(6)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentload.behaviours._layered import LayeredClient
 
 
 class Tenacity(LayeredClient):
-    """`{kind: tenacity, max_attempts: 6, sdk_retries: 2}`: U(1, min(2^i, 60)) s between tries of an SDK that retries.
+    """`{kind: tenacity, max_attempts: 6, sdk_retries: 2}`: U(1, min(2^i, 60)) s between tries of an SDK.
 
     Whatever the answer says; with the SDK's own two retries, eighteen attempts in all.
     """

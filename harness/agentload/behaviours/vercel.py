@@ -36,6 +36,6 @@ class Vercel(Behaviour):
         if not is_retried(attempt.status):
             return None
         told_s = attempt.retry_after_s if attempt.retry_after_ms is None else attempt.retry_after_ms / 1000
-        if told_s is not None and 0 <= told_s and (told_s < LONGEST_OBEYED_S or told_s < backoff_s):
+        if told_s is not None and told_s >= 0 and (told_s < LONGEST_OBEYED_S or told_s < backoff_s):
             return told_s
         return backoff_s

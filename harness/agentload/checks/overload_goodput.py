@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 
-from agentload.allowance import tokens_in
 from agentload.checks import Check, PhaseName
 from agentload.history import counted_phases
 from agentload.intervals import Interval, clip, length_ns
@@ -29,8 +28,8 @@ class OverloadGoodput(Check):
     what was cut or tried again, is not. Capacity is what binds at the provider, its slots (counted in
     slot-time) or its token limit (in charged tokens), whichever is used more; or, with `capacity: busy`, the
     slot-time that its calls really took, for a gateway that is not meant to fill the provider: then only
-    waste counts. What the token bucket held at the beginning counts as capacity, too. A gateway that
-    collapses at ten times the load may look well at two.
+    waste counts. (What the token bucket held at the beginning comes on top: a gateway that keeps some of the
+    limit back never gets all of that.) A gateway that collapses at ten times the load may look well at two.
     """
 
     needs_ledger = True
@@ -100,10 +99,9 @@ class OverloadGoodput(Check):
         if provider.slots is not None:
             name = f"the provider's {provider.slots} slots"
             found.append(_Resource("slot-seconds", name, provider.slots * length_s))
-        tokens = tokens_in(run.ledger, provider, window)
-        if tokens is not None:
+        if provider.tokens_per_minute is not None:
             name = f"the provider's {provider.tokens_per_minute:g} tokens a minute"
-            found.append(_Resource("tokens", name, tokens))
+            found.append(_Resource("tokens", name, provider.tokens_per_minute / 60 * length_s))
         return found
 
     @classmethod

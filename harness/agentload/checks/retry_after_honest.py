@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
+from agentload.allowance import told_to_wait
 from agentload.checks import Check, TenantName
 from agentload.fairness import TRANSIT_NS
 from agentload.hidden_queue import depth_steps, waits
 from agentload.history import end_ns, tenant_names
-from agentload.intervals import Interval, length_ns, merge, value_at
+from agentload.intervals import Interval, length_ns, merge, subtract, value_at
 from agentload.model import NS, Outcome, RequestRecord, Run, Status, Verdict
 from agentload.promises import Promise, promises
 from agentload.statistics import enough
@@ -35,9 +36,10 @@ class RetryAfterHonest(Check):
     Of the clients that come back when Retry-After said, 95 % must be answered at that attempt: a promise that
     ends in another refusal has cost everybody a round. And it must not be longer than max(2, 2 · needed + 1)
     seconds, where needed is what it takes, at the rate at which the provider was called while work waited,
-    to serve all that waited in the gateway at that instant and all whose promise was still outstanding
-    (first refusals only: for clients that come back again and again it may grow). Only where the flood is
-    finite: under a lasting one every promise is broken. Where tenants are named that come back after a
+    to serve all that waited in the gateway at that instant and all whose promise was still outstanding, after
+    any time for which the provider wanted no calls at all. (First refusals only: for clients that come back
+    again and again it may grow.) Only where the flood is finite: under a lasting one every promise is broken.
+    Where tenants are named that come back after a
     `quarter` of their time, promises of 4 s and more are tried: at most half of those may be served.
     """
 
@@ -182,8 +184,9 @@ def _decided(retry: RequestRecord, last_ns: int) -> bool:
 
 
 def _calls_per_s(run: Run) -> float:
-    """How many calls the provider took up per second while work waited for it; 0 where none ever did."""
-    waited = merge((w.start_ns, w.end_ns) for w in waits(run.records, run.ledger) if w.length_ns > TRANSIT_NS)
+    """How many calls the provider took up per second while work waited, and it wanted any; 0 where none did."""
+    held = [w for w in waits(run.records, run.ledger) if w.length_ns > TRANSIT_NS]
+    waited = subtract(merge((w.start_ns, w.end_ns) for w in held), told_to_wait(run.ledger))
     starts = [call.started_ns for call in run.ledger if call.started_ns is not None]
     taken = sum(_inside(at_ns, waited) for at_ns in starts)
     waited_ns = length_ns(waited)
@@ -197,15 +200,22 @@ def _inside(at_ns: int, merged: Sequence[Interval]) -> bool:
 
 
 def _needed_s(run: Run, made: Sequence[Promise], rate: float) -> dict[tuple[int, int], float]:
-    """What each refused caller had to wait for: everything in the gateway, and everybody promised before."""
-    depth = depth_steps(run.records, run.ledger)
+    """What each refused caller had to wait for: the provider, everything in the gateway, and everybody who
+    had been promised before."""
+    depth, away = depth_steps(run.records, run.ledger), told_to_wait(run.ledger)
     due = sorted(promise.due_ns for promise in made)
     needed: dict[tuple[int, int], float] = {}
     for earlier, promise in enumerate(made):
         outstanding = max(0, earlier - bisect_right(due, promise.made_ns))
         ahead = value_at(depth, promise.made_ns) + outstanding + 1
-        needed[_key(promise)] = ahead / rate if rate else 0.0
+        needed[_key(promise)] = _left_ns(away, promise.made_ns) / NS + (ahead / rate if rate else 0.0)
     return needed
+
+
+def _left_ns(merged: Sequence[Interval], at_ns: int) -> int:
+    """How long the interval around an instant still lasts; 0 outside of all."""
+    index = bisect_right(merged, at_ns, key=lambda interval: interval[0]) - 1
+    return max(0, merged[index][1] - at_ns) if index >= 0 else 0
 
 
 def _story(promise: Promise) -> str:

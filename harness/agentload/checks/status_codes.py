@@ -14,7 +14,6 @@ from agentload.statistics import enough
 from agentload.synthetic import RunBuilder, profile
 from agentload.verdicts import conclude, evidence_of, undecided
 
-
 BLAMING = frozenset({400, 401, 403})
 """Statuses that say the request itself is wrong, or not allowed."""
 

@@ -1,4 +1,4 @@
-"""The faults of a live run: the provider is told its own ahead, the bundled gateway's are done to its process.
+"""The faults of a live run: the provider is told its own ahead, the gateway's are done to its process.
 
 Only processes that we started are touched, by their own handle.
 """
@@ -43,7 +43,7 @@ class Scenery(Protocol):
 
 
 class Faults:
-    """`begin` once time zero is known, `end` when the load is over, `release` when all children have ended."""
+    """`begin` once time zero is known, `end` when the load is over, `release` when all children are gone."""
 
     def __init__(self, scenery: Scenery) -> None:
         self._scenery = scenery
@@ -71,7 +71,7 @@ class Faults:
             self._timeline.start()
 
     def end(self) -> None:
-        """No more faults: what is paused goes on, the provider is itself again. Does nothing a second time."""
+        """No more faults: what is paused goes on, the provider is itself again. May be called again."""
         if not self._begun:
             return
         self._begun = False
@@ -118,7 +118,7 @@ class GatewayHand:
                 self._scenery.away.add("gateway")
                 gateway.process.kill()
                 gateway.terminate()
-                self._place = _keep_place(self._port)
+                self._place = keep_place(self._port)
             case Act.START:
                 self._scenery.restart_gateway(self._port)
                 self._scenery.away.discard("gateway")
@@ -126,7 +126,7 @@ class GatewayHand:
                     self._place.close()
 
 
-def _keep_place(port: int) -> socket.socket | None:
+def keep_place(port: int) -> socket.socket | None:
     """Hold the port while nobody listens at it: else the kernel might give it to a client's connection, which
     then talks to itself (a TCP simultaneous open), and the gateway could not have it back."""
     place = socket.socket()

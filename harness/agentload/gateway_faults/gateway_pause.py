@@ -1,4 +1,4 @@
-"""The gateway's process stands still for a while: a collection of garbage, a swapped-out or frozen machine."""
+"""The gateway's process stands still for a while, as under a long garbage collection or on a frozen host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from agentload.gateway_faults import Act, GatewayFault
 
 
 class GatewayPause(GatewayFault):
-    """`{kind: gateway-pause, at_s: 20, seconds: 2}`: connections are taken and bytes are held, nothing moves."""
+    """`{kind: gateway-pause, at_s: 20, seconds: 2}`: connections are taken, bytes are held, nothing moves."""
 
     begins = Act.PAUSE
     ends = Act.RESUME

@@ -118,7 +118,7 @@ provider:
   slots: 32
   {_LATENCY}
 faults:
-  - {{kind: error-rate, phase: errors, rate: 0.4}}
+  - {{kind: error-rate, phase: errors, rate: 0.6}}
   - {{kind: outage, phase: outage, retry_after_s: 2}}
   - {{kind: error-in-stream, phase: cuts}}
 gateway:

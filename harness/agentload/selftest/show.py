@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @contextmanager
-def progress(total: int, console: Console) -> Iterator[Watcher]:
+def progress(total: int, console: Console) -> Generator[Watcher]:
     """A bar on a terminal, some plain lines elsewhere."""
     if not console.is_terminal:
         yield _Lines(total, console)

@@ -105,7 +105,7 @@ class SimulatedGateway:
         self._held: list[tuple[Callable[..., None], Any]] | None = None
         """What has come since it was paused, in order; None while it runs."""
         self.lost_sight_of = 0
-        """Attempts that the present core's counters do not show: of cores before it, and refused without one."""
+        """Attempts that the present core's counters do not show: of cores before it, or refused without."""
 
     @property
     def answers(self) -> bool:
@@ -141,9 +141,9 @@ class SimulatedGateway:
         exchange, events = said
         for event in events:
             if exchange.connected:
+                # Before the core hears of it: it may call again at once, over a connection of its own.
+                exchange.connected = not isinstance(event, UpstreamEnded | UpstreamFailed)
                 self.feed(event)
-        if events and isinstance(events[-1], UpstreamEnded | UpstreamFailed):
-            exchange.connected = False
 
     def feed(self, event: Event) -> None:
         """Tell the core, do what follows, and be back when it next wants to know the time."""
