@@ -119,15 +119,22 @@ def ack(marker: Marker) -> str:
 def decode_ack(text: str) -> int | None:
     """The seq that an answer says it belongs to; None when it does not say (it may be cut too short)."""
     for match in _ACK.finditer(text.lower()):
-        numbers = [_NUMBER.get(word) for word in match.groups()]
-        data = bytes(number for number in numbers if number is not None)
-        if len(data) == len(numbers) and data == _ack_bytes(data[:3]):
+        data = _numbers(match.groups())
+        if data is not None and data == _ack_bytes(data[:3]):
             return int.from_bytes(data[:3], "big")
     return None
 
 
 def _words(data: bytes) -> str:
     return " ".join(map(MARKER_WORDS.__getitem__, data))
+
+
+def _numbers(words: tuple[str, ...]) -> bytes | None:
+    """The bytes that the words stand for; None when one of them is foreign."""
+    try:
+        return bytes(map(_NUMBER.__getitem__, words))
+    except KeyError:
+        return None
 
 
 def _with_crc(body: bytes) -> bytes:
@@ -140,6 +147,5 @@ def _ack_bytes(seq: bytes) -> bytes:
 
 def _checked(words: tuple[str, ...]) -> bytes | None:
     """The body that the words stand for, or None when a word is foreign or the CRC does not fit."""
-    numbers = [_NUMBER.get(word) for word in words]
-    data = bytes(number for number in numbers if number is not None)
-    return data[:-2] if len(data) == len(numbers) and _with_crc(data[:-2]) == data else None
+    data = _numbers(words)
+    return data[:-2] if data is not None and _with_crc(data[:-2]) == data else None

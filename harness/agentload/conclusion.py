@@ -7,7 +7,8 @@ from rich.console import Console
 
 from agentload import judge, rundir
 from agentload.errors import AgentloadError, ExitCode
-from agentload.model import Status
+from agentload.interrupts import INTERRUPTED
+from agentload.model import Run, Status
 from agentload.report import Result, WhenInconclusive, terminal, write_all
 from agentload.rundir import RunDir
 
@@ -16,8 +17,6 @@ EXIT_CODES = {
     Status.FAILED: ExitCode.FAILED,
     Status.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
 }
-INTERRUPTED = "interrupted by the user"
-"""What a manifest says of a run that its user ended."""
 
 
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +30,15 @@ def conclude(
     folder: RunDir,
     console: Console,
     *,
+    recorded: Run | None = None,
     ended_by: AgentloadError | None = None,
     inconclusive_passes: bool = False,
 ) -> Conclusion:
     """Judge what the folder holds and show it. `ended_by` is what ended the run early, if not the user.
 
-    Raises RunFolderError for a folder that holds no run.
+    `recorded` spares reading the folder again. Raises RunFolderError for a folder that holds no run.
     """
-    recorded = rundir.load(folder.path)
+    recorded = rundir.load(folder.path) if recorded is None else recorded
     verdicts = judge.judge(recorded)
     when = WhenInconclusive.PASS if inconclusive_passes else WhenInconclusive.ERROR
     result = Result.of(recorded, verdicts, judge.overall(verdicts), when)

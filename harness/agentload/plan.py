@@ -140,6 +140,7 @@ class ClosedLoops:
         self._first_seq = len(plan.arrivals)
         looping = [t for t in profile.tenants if t.users is not None]
         self._workloads = {t.name: workloads.make(t.workload) for t in looping}
+        self._constant = {name: workload.always() for name, workload in self._workloads.items()}
         self._windows = {t.name: _windows(profile, t) for t in looping}
         self._starts = [start for start, _ in _phase_windows(profile)]
 
@@ -156,7 +157,6 @@ class ClosedLoops:
     def arrival(self, user: ClosedUser, k: int, due_ns: int) -> Arrival:
         """The user's k-th logical request (from 0). Its job depends on user and k alone."""
         tenant = user.tenant
-        random = Random(f"{self._seed}/{tenant.name}/jobs/{user.number}/{k}")
         phase = self._profile.phases[bisect_right(self._starts, due_ns) - 1]
         return Arrival(
             seq=self._first_seq + k * len(self.users) + user.index,
@@ -164,8 +164,12 @@ class ClosedLoops:
             service_class=tenant.service_class,
             phase=phase.name,
             due_ns=due_ns,
-            job=self._workloads[tenant.name].draw(random, due_ns),
+            job=self._constant[tenant.name] or self._drawn(user, k, due_ns),
         )
+
+    def _drawn(self, user: ClosedUser, k: int, due_ns: int) -> Job:
+        random = Random(f"{self._seed}/{user.tenant.name}/jobs/{user.number}/{k}")
+        return self._workloads[user.tenant.name].draw(random, due_ns)
 
     def _in_window(self, user: ClosedUser, at_ns: int) -> int | None:
         """The earliest instant from `at_ns` on in which the tenant is active."""

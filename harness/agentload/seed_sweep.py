@@ -20,7 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agentload import judge, simulate
+from agentload.conclusion import exit_code_of
 from agentload.errors import ExitCode
+from agentload.interrupts import interruptible
 from agentload.model import Profile, Severity, Status, Verdict, worst
 from agentload.report import facts, terminal, text
 from agentload.rundir import JsonLines, RunDir, write_file
@@ -60,7 +62,7 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
     terminal.never_fail_on_letters(console)
     results: list[SeedResult] = []
     sweep = Sweep(chosen, seeds, options.mutant)
-    with simulate.interruptible(sweep.stop), JsonLines(folder.path / "seeds.jsonl") as lines:
+    with interruptible(sweep.stop), JsonLines(folder.path / "seeds.jsonl") as lines:
         where = f"seeds {seeds[0]} to {seeds[-1]}, into {folder.path}"
         console.print(f"{chosen.name}: {chosen.about}\n{where}", soft_wrap=True)
         for result in sweep.results():
@@ -75,7 +77,8 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
     if sweep.stopped:
         console.print(f"interrupted after {len(results)} of {len(seeds)} seeds")
         return ExitCode.INTERRUPTED
-    return simulate.exit_code(worst([one.status for one in results]), options.inconclusive_passes)
+    status = worst([one.status for one in results])
+    return exit_code_of(status, inconclusive_passes=options.inconclusive_passes)
 
 
 class Sweep:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import signal
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
 
-from agentload import __version__, judge, plan, profile, rundir
+from agentload import plan, profile, rundir
+from agentload.circumstances import bundled, circumstances
+from agentload.conclusion import conclude
 from agentload.drivers.simulated.latency_log import write_latencies
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.recording import DRIVER, Recording
-from agentload.errors import ExitCode
-from agentload.model import NS, Plan, Profile, Run, Status
-from agentload.report import Result, WhenInconclusive, terminal, write_all
+from agentload.interrupts import interruptible
+from agentload.model import NS, Plan, Profile, Run
 from agentload.rundir import Manifest, RunDir, storage_error
-
-EXIT_CODES = {
-    Status.PASSED: ExitCode.PASSED,
-    Status.FAILED: ExitCode.FAILED,
-    Status.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,16 +93,6 @@ def parts_of(mutant: str | None) -> Parts | None:
     return mutants.parts_of(mutant)
 
 
-def circumstances(options: Options) -> dict[str, Any]:
-    """What the manifest says beside profile and plan."""
-    return {
-        "command": ["agentload", *options.command],
-        "target": {"kind": "bundled"} | ({} if options.mutant is None else {"mutant": options.mutant}),
-        "versions": {"agentload": __version__, "python": platform.python_version()},
-        "machine": {"system": platform.platform(), "processors": os.cpu_count() or 0},
-    }
-
-
 # --------------------------------------------------------------------------- one run
 
 
@@ -121,7 +100,8 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
     recording = Recording(chosen, drawn, parts_of(options.mutant))
     started = datetime.now()
     folder = RunDir.create(chosen.name, started, out=options.out)
-    manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **circumstances(options))
+    made = circumstances(options.command, bundled(options.mutant))
+    manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **made)
     with interruptible(recording.stop):
         console.print(
             f"{chosen.name}: {chosen.about}\n"
@@ -132,18 +112,11 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
         recorded = recording.record()
         _write_down(folder, manifest, recorded, started)
         recorded.meta |= rundir.meta(manifest) | {"digest": recorded.meta["digest"]}
-        status = _report(folder, recorded, options.inconclusive_passes, console)
-    if recorded.interrupted:
-        console.print("interrupted: the report covers what was done until then")
-        return ExitCode.INTERRUPTED
-    return exit_code(status, options.inconclusive_passes)
-
-
-def exit_code(status: Status, inconclusive_passes: bool) -> ExitCode:
-    """What a verdict over all means for the shell."""
-    if status is Status.INCONCLUSIVE and inconclusive_passes:
-        return ExitCode.PASSED
-    return EXIT_CODES[status]
+        conclusion = conclude(
+            folder, console, recorded=recorded, inconclusive_passes=options.inconclusive_passes
+        )
+    console.print(f"  digest {recorded.meta['digest']}", style="dim")
+    return conclusion.exit_code
 
 
 def _write_down(folder: RunDir, manifest: Manifest, recorded: Run, started: datetime) -> None:
@@ -153,38 +126,3 @@ def _write_down(folder: RunDir, manifest: Manifest, recorded: Run, started: date
             write_latencies(recorded.profile, recorded.records, stream, started.timestamp())
     except OSError as error:
         raise storage_error(error, folder.latency_log, "") from error
-
-
-def _report(folder: RunDir, recorded: Run, inconclusive_passes: bool, console: Console) -> Status:
-    """Judge, write every report, print the verdicts and the digest."""
-    verdicts = judge.judge(recorded)
-    status = judge.overall(verdicts)
-    when = WhenInconclusive.PASS if inconclusive_passes else WhenInconclusive.ERROR
-    result = Result.of(recorded, verdicts, status, when)
-    paths = write_all(result, folder.path, warn=lambda line: console.print(line, style="yellow"))
-    terminal.print_result(result, console, paths)
-    console.print(f"  digest {recorded.meta['digest']}", style="dim")
-    return status
-
-
-# --------------------------------------------------------------------------- ^C
-
-
-@contextmanager
-def interruptible(stop: Callable[[], None]) -> Generator[None]:
-    """The first ^C (or SIGTERM) calls `stop`, so that what was done is reported; the second just leaves."""
-    interrupts = 0
-
-    def on_signal(_number: int, _frame: object) -> None:
-        nonlocal interrupts
-        interrupts += 1
-        if interrupts > 1:
-            raise KeyboardInterrupt
-        stop()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

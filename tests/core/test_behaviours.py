@@ -37,7 +37,16 @@ def test_the_behaviours_there_are() -> None:
         "hammer",
         "openai-sdk",
         "openai-sdk-old",
+        "openai-js",
         "anthropic-sdk",
+        "anthropic-js",
+        "langchain",
+        "tenacity",
+        "litellm-router",
+        "vercel",
+        "botocore",
+        "google-genai",
+        "quitter",
     } <= set(behaviours.SEAM.names())
 
 

@@ -56,6 +56,24 @@ def test_a_draw_takes_the_same_number_of_random_numbers_every_time(kind: str, se
     assert random.draws == 21 * first
 
 
+@pytest.mark.parametrize(
+    ("kind", "params", "same"),
+    [
+        ("fixed", {}, True),
+        ("fixed", {"input_tokens": {"min": 30, "max": 30}, "stream": True, "deadline_s": 1.5}, True),
+        ("fixed", {"input_tokens": {"min": 30, "max": 31}}, False),
+        ("fixed", {"input_tokens": {"mean": 300, "cv": 1.2}}, False),
+        ("fixed", {"stream": 0.5}, False),
+        ("chat", {}, False),
+    ],
+)
+def test_a_workload_without_chance_says_so(kind: str, params: dict[str, Any], same: bool) -> None:
+    drawn = set(jobs(kind, params, n=200))
+    always = workloads.make(Spec(kind=kind, params=params)).always()
+    assert (drawn == {always}) is same
+    assert (always is not None) is same
+
+
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_equal_sources_give_equal_jobs(kind: str) -> None:
     assert jobs(kind, EXAMPLES[kind], 50) == jobs(kind, EXAMPLES[kind], 50)

@@ -77,7 +77,8 @@ class Behaviour(BaseModel, ABC):
 
     def heard(self, attempt: Attempt) -> None:
         """Told of every attempt that has ended, answered ones too, before it is asked what to do next."""
-        if self._budget is not None and attempt.number == 0:
+        # The field is asked first: pydantic takes a microsecond to look up a private attribute.
+        if self.retry_budget is not None and self._budget is not None and attempt.number == 0:
             self._budget.deposit()
 
     def may_retry(self) -> bool:

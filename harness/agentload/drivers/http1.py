@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import gevent
 import gevent.socket as socket
@@ -118,19 +118,19 @@ class Exchange:
 class Connection:
     """A socket with its history."""
 
-    __slots__ = ("idle_since_ns", "sent_bytes", "socket", "used")
+    __slots__ = ("_poller", "idle_since_ns", "sent_bytes", "socket", "used")
 
     def __init__(self, sock: Any) -> None:
         self.socket = sock
+        self._poller = _poll()
+        self._poller.register(sock.fileno(), select.POLLIN)
         self.used = False
         self.sent_bytes = 0
         self.idle_since_ns = 0
 
     def is_quiet(self) -> bool:
         """Nothing to read: an idle connection with something to read is closed or holds stray bytes."""
-        poller = _poll()
-        poller.register(self.socket.fileno(), select.POLLIN)
-        return not poller.poll(0)
+        return not self._poller.poll(0)
 
     def request_never_arrived(self, request_bytes: int) -> bool:
         """The server's kernel acknowledged nothing of the last request (so it had closed before it came).
@@ -178,19 +178,17 @@ class Http1Client:
         Never raises for what the network or the server does: see `Exchange.failure`.
         """
         result = Exchange(self.clock_ns())
-        timeout = gevent.Timeout(max(0.0, (deadline_ns - result.sent_ns) / 1e9))
-        timeout.start()
+        timer = _alarm(max(0.0, (deadline_ns - result.sent_ns) / 1e9))
         try:
             self._send_once(request, listener, result)
-        except gevent.Timeout as expired:
-            if expired is not timeout:
-                raise
+        except _DeadlinePassed:
             if not result.enough:
                 self._fail(result, Failure.TIMEOUT, "the deadline of the exchange passed")
         except ExchangeError as error:
             self._fail(result, error.failure, error.detail)
         finally:
-            timeout.close()
+            timer.stop()
+            timer.close()
         return result
 
     def _fail(self, result: Exchange, failure: Failure, detail: str) -> None:
@@ -313,6 +311,17 @@ class Http1Client:
             sock.close()
             raise
         return sock
+
+
+class _DeadlinePassed(BaseException):
+    """Thrown into an exchange by its alarm."""
+
+
+def _alarm(seconds: float) -> Any:
+    """A started timer that throws into the current greenlet: `gevent.Timeout` at a fifth of its price."""
+    timer: Any = cast(Any, gevent.get_hub()).loop.timer(seconds, priority=-1)
+    timer.start(gevent.getcurrent().throw, _DeadlinePassed, update=True)
+    return timer
 
 
 class _NeverArrived(Exception):

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from agentload import simulate
 from agentload.errors import ExitCode, UsageError
+from agentload.interrupts import interruptible
 from agentload.report import terminal
 from agentload.rundir import JsonLines, RunDir, write_file
 from agentload.selftest import matrix, page, show
@@ -67,7 +67,7 @@ def _play(planned: Program, folder: RunDir, console: Console) -> tuple[list[Play
     company = Company(planned.cases)
     played: list[Played] = []
     with (
-        simulate.interruptible(company.stop),
+        interruptible(company.stop),
         JsonLines(folder.path / "selftest.jsonl") as lines,
         show.progress(len(planned.cases), console) as watch,
     ):

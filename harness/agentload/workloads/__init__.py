@@ -20,6 +20,10 @@ class Workload(BaseModel, ABC):
     def draw(self, random: Random, at_ns: int) -> Job:
         """The next job of a tenant, due at `at_ns` (for workloads that change over time)."""
 
+    def always(self) -> Job | None:
+        """The one job that every draw gives, None where jobs differ: a seeded random source is not free."""
+        return None
+
 
 SEAM: Seam[Workload] = Seam(__name__, Workload)
 

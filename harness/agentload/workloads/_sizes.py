@@ -58,6 +58,11 @@ class TokenCount(BaseModel):
         return _whole(min(lognormal(self.mean, self.cv, u), self.clip * self.mean))
 
     @property
+    def is_constant(self) -> bool:
+        """Every draw gives the same number."""
+        return self.cv == 0 if self.mean is not None else self.min == self.max
+
+    @property
     def smallest(self) -> int:
         """The least that can be drawn: exact for ranges and constants, 1 for distributions."""
         if self.mean is not None:

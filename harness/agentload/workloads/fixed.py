@@ -18,3 +18,8 @@ class Fixed(ChatWorkload):
     def draw(self, random: Random, at_ns: int) -> Job:  # noqa: ARG002
         """Two draws: input and stream."""
         return self.job(random, lambda _: self.output_tokens)
+
+    def always(self) -> Job | None:
+        """Unless the prompts differ, or only some ask for a stream."""
+        same = self.input_tokens.is_constant and self.stream in (0, 1)
+        return self.draw(Random(0), 0) if same else None

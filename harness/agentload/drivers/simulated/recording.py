@@ -11,6 +11,7 @@ from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.world import Sinks, Trouble, World
 from agentload.faults import gateway_acts, provider_faults
+from agentload.interrupts import INTERRUPTED
 from agentload.model import (
     NS,
     CallEnding,
@@ -27,7 +28,6 @@ from agentload.plan import ClosedLoops
 from fake_provider.ledger import Entry
 
 DRIVER = "simulated"
-STOPPED = "interrupted by the user"
 _MARKER_RUNS = 65_535
 
 
@@ -68,7 +68,7 @@ class Recording:
             ledger=ledger,
             samples=self._samples,
             health=_health(world),
-            interrupted=STOPPED if world.stopped else None,
+            interrupted=INTERRUPTED if world.stopped else None,
             meta={"digest": world.log.hexdigest(), "events": world.kernel.events},
         )
 

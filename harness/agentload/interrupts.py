@@ -1,0 +1,30 @@
+"""^C, for every command that has something to lose."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+INTERRUPTED = "interrupted by the user"
+"""What a manifest says of a run that its user ended."""
+
+
+@contextmanager
+def interruptible(stop: Callable[[], None]) -> Generator[None]:
+    """The first ^C (or SIGTERM) calls `stop`, so that what was done is reported; the second just leaves."""
+    interrupts = 0
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts > 1:
+            raise KeyboardInterrupt
+        stop()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,88 @@
+"""What is to be run: the user's options, read and checked whole before anything is started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from agentload import plan, profile, targets
+from agentload.drivers.processes import check_file_limit, check_port_free
+from agentload.errors import UsageError
+from agentload.faults import is_gateways
+from agentload.model import Plan, Profile
+from agentload.targets import Target
+
+LEAST_IN_FLIGHT = 1_000
+"""A machine that may not open so many connections at once can load nothing worth judging."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for, as typed."""
+
+    profile: str
+    target: str | None = None
+    policy: str | None = None
+    mutant: str | None = None
+    """A safeguard that is switched off in the bundled gateway."""
+    seed: int | None = None
+    workers: int = 1
+    out: Path | None = None
+    settings: tuple[str, ...] = ()
+    quick: bool = False
+    provider_url: str | None = None
+    provider_port: int = 0
+    allow_hosts: tuple[str, ...] = ()
+    bind: str = "127.0.0.1"
+    expect_workers: int = 0
+    inconclusive_passes: bool = False
+    command: tuple[str, ...] = ()
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be wrong with the user's input has been found by now; nothing has been started."""
+
+    profile: Profile
+    plan: Plan
+    target: Target | None
+    """None: the bundled gateway, whose address is known only when it listens."""
+
+
+def prepare(options: Options) -> Prepared:
+    """Read and check all input. Raises AgentloadError; starts nothing."""
+    settings = list(options.settings)
+    if options.mutant is not None:
+        _check_mutant(options)
+    if options.policy is not None:
+        settings.append(f"gateway.policy={options.policy}")
+    chosen = profile.load(profile.find(options.profile), settings)
+    if options.quick:
+        chosen = profile.quick(chosen)
+    target = None
+    if options.target is not None:
+        target = targets.load(options.target, os.environ, allow_hosts=options.allow_hosts)
+        target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
+        _check_faults(chosen)
+    seed = chosen.seed if options.seed is None else options.seed
+    check_file_limit(LEAST_IN_FLIGHT)
+    check_port_free(options.provider_port, "--provider-port")
+    return Prepared(profile=chosen, plan=plan.draw(chosen, seed), target=target)
+
+
+def _check_faults(chosen: Profile) -> None:
+    """Somebody's gateway is not ours to kill."""
+    for place, fault in enumerate(chosen.faults):
+        if is_gateways(fault.kind):
+            raise UsageError(
+                f"{chosen.name}: faults[{place}]: {fault.kind} happens to the bundled gateway: "
+                "leave out --target, or the fault"
+            )
+
+
+def _check_mutant(options: Options) -> None:
+    from agentload.mutants import parts_of
+
+    if options.target is not None:
+        raise UsageError("--mutant: switches off a safeguard of the bundled gateway; it takes no --target")
+    parts_of(str(options.mutant))

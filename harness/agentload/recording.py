@@ -1,0 +1,210 @@
+"""A live run while it is being recorded: the stage, the load, the samples, and what is written down."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from agentload import rundir, targets
+from agentload.drivers import probe, protocol
+from agentload.drivers.live import LiveDriver
+from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
+from agentload.drivers.sampler import Sampler
+from agentload.drivers.stage import ProviderLedger, Stage
+from agentload.errors import AgentloadError, InconclusiveError
+from agentload.interrupts import INTERRUPTED
+from agentload.model import NS, Profile, Sample, Stall
+from agentload.order import Options, Prepared
+from agentload.report import live_view
+from agentload.rundir import Manifest, RunDir
+from agentload.targets import Target
+
+
+class Recording:
+    """One run being recorded into its folder."""
+
+    def __init__(
+        self, options: Options, prepared: Prepared, folder: RunDir, manifest: Manifest, console: Console
+    ) -> None:
+        self.options, self.prepared, self.folder, self.console = options, prepared, folder, console
+        self.manifest = manifest
+        self.run_id = secrets.randbelow(0xFFFF) + 1
+        self.ended_by: AgentloadError | None = None
+        """What ended the run before its time, when it was not the user."""
+        self.view = live_view.view(prepared.profile, console)
+        self._interrupted = False
+        self._samplers: list[Sampler] = []
+        self._gauges: dict[str, float] = {}
+
+    def interrupt(self) -> None:
+        """The user wants out: the load ends early, and what there is is reported."""
+        self._interrupted = True
+
+    def make(self) -> None:
+        """Start everything, drive the load, write down what happened, take everything down."""
+        with Stage(self.prepared.profile, self.folder.path, self.run_id) as stage:
+            target = self._set_up(stage)
+            with LiveDriver(self._master_config(target), self.folder.path, os.environ) as driver:
+                driver.start()
+                with self.folder.samples() as samples:
+                    try:
+                        self._drive(driver, stage, samples)
+                    finally:
+                        self.view.finish()
+                        stage.faults.end()
+                        for sampler in self._samplers:
+                            sampler.stop()
+                self._write_down(stage, driver)
+
+    def _set_up(self, stage: Stage) -> Target:
+        target = self.prepared.target
+        expected = target.provider if target is not None else targets.ProviderExpectation()
+        running = self.options.provider_url or expected.running
+        if running is not None:
+            stage.use_provider(running)
+        else:
+            stage.start_provider(self.options.provider_port or _port_of(expected.listens))
+        if target is None:
+            stage.start_gateway(self.options.mutant)
+            return targets.bundled(stage.gateway_url)
+        self._probe(stage, target)
+        return target
+
+    def _probe(self, stage: Stage, target: Target) -> None:
+        """One careful request before the load, so that a target that is not there is said at once."""
+        request = targets.probe_request(target, self.prepared.profile)
+        probe.chat_probe(stage.http, request.url, dict(request.headers), request.body)
+        stage.begin_run()
+
+    def _master_config(self, target: Target) -> protocol.MasterConfig:
+        return protocol.MasterConfig(
+            profile=self.manifest.profile,
+            seed=self.prepared.plan.seed,
+            target=target.to_dict(),
+            run_id=self.run_id,
+            run_dir=str(self.folder.path),
+            workers=self.options.workers,
+            expect_workers=self.options.expect_workers,
+            bind=self.options.bind,
+            in_flight_cap=_in_flight_cap(),
+            fingerprint=self.prepared.plan.fingerprint,
+        )
+
+    def _drive(self, driver: LiveDriver, stage: Stage, samples: rundir.JsonLines) -> None:
+        """Follow the load to its end; a user who wants out or a fallen server ends it early, once."""
+        try:
+            for event in driver.events():
+                if event is not None:
+                    self._on_event(event, stage, samples)
+                if self.manifest.interrupted is None:
+                    self._look_for_trouble(driver, stage)
+        except InconclusiveError as error:  # the master itself has died: what it wrote down is still there
+            self.ended_by = error
+            self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
+
+    def _look_for_trouble(self, driver: LiveDriver, stage: Stage) -> None:
+        if self._interrupted:
+            self._stop(driver, INTERRUPTED)
+        elif (fallen := stage.fallen()) is not None:
+            self.ended_by = fallen
+            self._stop(driver, fallen.lines[0])
+
+    def _stop(self, driver: LiveDriver, because: str) -> None:
+        self.manifest.interrupted = because
+        self.view.update({"notes": [f"{because}: waiting briefly for open requests, then reporting"]})
+        driver.stop()
+
+    def _on_event(self, event: protocol.MasterEvent, stage: Stage, samples: rundir.JsonLines) -> None:
+        match event:
+            case protocol.Started():
+                self.manifest.t0_ns = event.t0_ns
+                self.folder.write_manifest(self.manifest)
+                stage.faults.begin(event.t0_ns)
+                self._sample(stage, event.t0_ns, samples)
+            case protocol.Progress():
+                self.view.update(self._shown(event))
+            case protocol.WorkerLost():
+                self.ended_by = InconclusiveError(f"worker {event.index} was lost: {event.because}")
+                self.manifest.interrupted = self.manifest.interrupted or str(self.ended_by)
+                self.view.update({"notes": [str(self.ended_by)]})
+            case protocol.Failed():
+                raise InconclusiveError(event.error)
+            case protocol.Done():
+                self.manifest.interrupted = self.manifest.interrupted or event.interrupted
+            case protocol.MasterReady():
+                if self.options.expect_workers:
+                    self.view.update({"notes": [f"waiting for workers on port {event.port}"]})
+
+    def _sample(self, stage: Stage, t0_ns: int, samples: rundir.JsonLines) -> None:
+        def keep(sample: Sample) -> None:
+            samples.append(sample)
+            self._gauges = sample.values
+
+        if stage.gateway_url:
+            sampler = Sampler(f"{stage.gateway_url}/debug/queue", "gateway", t0_ns, time.monotonic_ns, keep)
+            sampler.start()
+            self._samplers.append(sampler)
+
+    def _shown(self, progress: protocol.Progress) -> dict[str, Any]:
+        tenants = {t.tenant: msgspec.structs.asdict(t) for t in progress.tenants}
+        return {
+            "elapsed_s": progress.at_ns / NS,
+            "phase": _phase_at(self.prepared.profile, progress.at_ns),
+            "scheduled": progress.scheduled,
+            "issued": progress.issued,
+            "in_flight": progress.in_flight,
+            "workers": progress.workers,
+            "lateness_ms": {"p50": progress.lateness_p50_ms, "p99": progress.lateness_p99_ms},
+            "tenants": tenants,
+            "gateway": self._gauges,
+        }
+
+    def _write_down(self, stage: Stage, driver: LiveDriver) -> None:
+        """The ledger on the run's clock, the generator's health with the provider's stalls, the manifest."""
+        raw = stage.ledger()
+        names = [tenant.name for tenant in self.prepared.profile.tenants]
+        entries = rundir.ledger_from_provider(raw.entries, names, self.manifest.t0_ns)
+        with self.folder.ledger() as ledger:
+            ledger.extend(entries)
+        self._complete_health(driver, raw)
+        self.manifest.unattributed = raw.strangers
+        self.manifest.finished = True
+        self.folder.write_manifest(self.manifest)
+
+    def _complete_health(self, driver: LiveDriver, raw: ProviderLedger) -> None:
+        """Add the provider's stalls to the generator's health; a driver that died has left none to add to."""
+        try:
+            health = driver.result()
+        except InconclusiveError:
+            return
+        t0_ns = self.manifest.t0_ns
+        for stall in raw.stalls:
+            start, end = int(stall["start_ns"]) - t0_ns, int(stall["end_ns"]) - t0_ns
+            if end > 0 and t0_ns:
+                health.stalls.append(Stall(start_ns=start, end_ns=end, where="provider"))
+        self.folder.write_health(health)
+
+
+def _in_flight_cap() -> int:
+    """As many requests at once as one process may have files open here, up to the driver's default."""
+    return min(protocol.DEFAULT_IN_FLIGHT_CAP, raise_file_limit() - FILES_BESIDE_CONNECTIONS)
+
+
+def _port_of(listens: str | None) -> int:
+    """The port that a target's gateway calls us at; 0, any free one, when it does not say."""
+    return 0 if listens is None else int(listens.rpartition(":")[2])
+
+
+def _phase_at(chosen: Profile, at_ns: int) -> str:
+    for phase in chosen.phases:
+        start, end = chosen.phase_window_ns(phase.name)
+        if at_ns < start:
+            return "starting"
+        if at_ns < end:
+            return phase.name
+    return "draining"
