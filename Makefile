@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check unit live bench wheel clean
+.PHONY: demo test check unit live bench selftest golden wheel clean
 
 demo: $(VENV)/.runtime  ## install, then the main job: one tenant floods, do the quiet ones notice?
 	$(BIN)/agentload run noisy-neighbor
@@ -27,6 +27,12 @@ live: $(STAMP)  ## the tests that start real processes, the minutes-long ones in
 
 bench: $(STAMP)  ## costs side by side in one run; prints ratios, judges nothing
 	$(BIN)/python -m bench
+
+selftest: $(STAMP)  ## who judges the judge? every mutant, twin and seed: a quarter of an hour on two cores
+	$(BIN)/agentload selftest
+
+golden: $(STAMP)  ## after a change that is meant to change verdicts: the kill matrix that a test compares
+	$(BIN)/agentload selftest --quick --golden tests/golden/kill_matrix.json
 
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir dist

@@ -16,10 +16,12 @@ from agentload.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PURE_PACKAGES = ("scheduler", "checks", "arrivals", "workloads", "behaviours", "drivers/simulated")
+PURE_PACKAGES = (
+    "scheduler", "checks", "arrivals", "workloads", "behaviours", "gateway_faults", "drivers/simulated",
+)  # fmt: skip
 PURE_MODULES = (
-    "model", "plan", "faults", "logical", "wire", "judge", "history", "statistics", "fairness", "hidden_queue",
-    "gateway/lifecycle", "gateway/core", "gateway/envelope", "gateway/answers", "gateway/usage",
+    "model", "plan", "logical", "wire", "judge", "history", "statistics", "fairness", "hidden_queue",
+    "faults", "gateway/lifecycle", "gateway/core", "gateway/envelope", "gateway/answers", "gateway/usage",
 )  # fmt: skip
 PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}

@@ -38,6 +38,12 @@ def changes(run: Run, phases: Sequence[str] = ()) -> list[Change]:
     return found
 
 
+def groups(run: Run, names: Sequence[str]) -> list[str]:
+    """The groups that tenants belong to, each once, in the profile's order."""
+    wanted = set(names)
+    return list(dict.fromkeys(t.group for t in run.profile.tenants if t.name in wanted))
+
+
 def _only_in(names: list[str], others: list[str]) -> list[str]:
     there = set(others)
     return [name for name in names if name not in there]

@@ -96,9 +96,7 @@ def test_events_travel_as_lines() -> None:
 
 def test_outcomes_and_metrics_are_kept_apart() -> None:
     tally = Tally()
-    tally.offered("a")
-    tally.sent("a", 0)
-    tally.left("a")
+    tally.of("a").offered += 1
     tally.ended(record())
     tally.ended(record(outcome=Outcome.REJECTED, final=False))
     tally.ended(record(stream=True, first_token_ns=5 * MS))
@@ -143,9 +141,7 @@ def test_gaps_lie_between_arrivals() -> None:
 def report(index: int, sequence: int, kept: list[RequestRecord], total: int, **more: object) -> Report:
     tally = Tally()
     for one in kept:
-        tally.offered(one.tenant)
-        tally.sent(one.tenant, one.attempt)
-        tally.left(one.tenant)
+        tally.of(one.tenant).offered += 1
         tally.ended(one)
     counts, histograms = tally.take()
     made = Report(

@@ -8,14 +8,16 @@ import sys
 
 SCRIPT = """
 from agentload.drivers import locust_worker as module
+from agentload.drivers.bookkeeper import Bookkeeper
 from agentload.drivers.caller import Call
 from agentload.drivers.locust_common import shard_class, worker_environment
+from agentload.drivers.tally import Tally
 from agentload.logical import AttemptResult
 from agentload.model import Outcome, RequestRecord
 import json
 
 worker = module.Worker.__new__(module.Worker)
-worker.records = []
+worker.books = books = Bookkeeper(Tally(), worker._tell)
 worker.environment = worker_environment(shard_class(lambda: None))
 worker.environment.create_local_runner()
 heard = []
@@ -27,15 +29,16 @@ def record(outcome, **more):
                          final=True, **times, **more)
 
 for outcome, more in ((Outcome.ANSWERED, {}), (Outcome.REJECTED, {"status": 429, "reason": "queue-full"})):
-    worker._keep(record(outcome, **more), Call(AttemptResult(outcome=outcome, sent_ns=0), 0, body_bytes=7))
-worker._keep(record(Outcome.UNSENT), None)
+    books.keep(record(outcome, **more), Call(AttemptResult(outcome=outcome, sent_ns=0), 0, body_bytes=7))
+books.keep(record(Outcome.UNSENT), None)
+kept = books.take_records()
 entry = worker.environment.stats.get("a", "POST")
 print(json.dumps({
     "times": [event["response_time"] for event in heard],
     "lengths": [event["response_length"] for event in heard],
     "exceptions": [event["exception"] and str(event["exception"]) for event in heard],
     "stats": [entry.num_requests, entry.num_failures, entry.max_response_time],
-    "records": len(worker.records),
+    "records": len(kept),
 }))
 """
 

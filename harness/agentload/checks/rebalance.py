@@ -13,7 +13,7 @@ from agentload.contest import PhaseResult, conclude_phases, contest_from
 from agentload.fairness import Measure, Service, backlog, services
 from agentload.hidden_queue import waits
 from agentload.intervals import Interval
-from agentload.memberships import Change, changes
+from agentload.memberships import Change, changes, groups
 from agentload.model import NS, Outcome, Run, Status, Verdict
 from agentload.synthetic import RunBuilder, profile
 from agentload.verdicts import listed, undecided
@@ -69,8 +69,9 @@ class Rebalance(Check):
             return None
         shares = WeightedShare(tolerance_points=self.tolerance_points, work=self.work)
         result = shares.result(contest)
-        because = f"{_what(change)}; {self.within_s:g} s later, {result.because}"
-        details = {**result.details, "joined": change.joined[:10], "left": change.left[:10]}
+        joined, left = groups(run, change.joined), groups(run, change.left)
+        because = f"{_what(change, joined, left)}; {self.within_s:g} s later, {result.because}"
+        details = {**result.details, "joined": joined, "left": left}
         return msgspec.structs.replace(result, because=because, details=details)
 
     def _too_short(self, change: Change) -> PhaseResult:
@@ -104,9 +105,9 @@ class Rebalance(Check):
         return cls(), _run("abc")
 
 
-def _what(change: Change) -> str:
-    parts = [f"{listed(change.joined)} joined"] if change.joined else []
-    parts += [f"{listed(change.left)} left"] if change.left else []
+def _what(change: Change, joined: list[str], left: list[str]) -> str:
+    parts = [f"{listed(joined)} joined"] if joined else []
+    parts += [f"{listed(left)} left"] if left else []
     return f"{' and '.join(parts)} at {change.at_ns / NS:g} s"
 
 

@@ -121,7 +121,7 @@ class Load:
 
     def _begin(self, arrival: Arrival) -> None:
         if self._reserve():
-            self.tally.offered(arrival.tenant)
+            self.tally.of(arrival.tenant).offered += 1
             self._serving[gevent.spawn(self._serve_alone, arrival)] = arrival
         else:
             self.capped += 1
@@ -147,7 +147,7 @@ class Load:
 
     def _play_once(self, arrival: Arrival) -> RequestRecord:
         if self._reserve():
-            self.tally.offered(arrival.tenant)
+            self.tally.of(arrival.tenant).offered += 1
             return self._serve(arrival)
         self.capped += 1
         return self._skip(arrival, CAPPED)
@@ -174,17 +174,19 @@ class Load:
     def _attempt(self, request: LogicalRequest) -> tuple[RequestRecord, int | None]:
         arrival = request.arrival
         start = request.start(self.clock.now_ns())
-        self.tally.sent(arrival.tenant, start.number)
+        counts = self.tally.of(arrival.tenant)
+        counts.in_flight += 1
+        counts.retries += start.number > 0
         self.issued += start.number == 0
         try:
             call = self.calls.call(arrival, start)
         finally:
             self.in_flight -= 1
-            self.tally.left(arrival.tenant)
+            counts.in_flight -= 1
         record, next_due_ns = request.ended(call.ended_ns, call.result)
         if record.outcome is Outcome.UNSENT:
             self.issued -= record.attempt == 0
-        self._record(record, call)
+        self.keep(record, call)
         return record, next_due_ns
 
     def _give_up(self, request: LogicalRequest, reason: str) -> RequestRecord:
@@ -192,19 +194,13 @@ class Load:
         now_ns = self.clock.now_ns()
         at_ns = max(now_ns, request.start(now_ns).due_ns)
         record, _ = request.ended(at_ns, AttemptResult(outcome=Outcome.UNSENT, sent_ns=at_ns, reason=reason))
-        self._record(record, None)
+        self.keep(record, None)
         return record
 
     def _skip(self, arrival: Arrival, reason: str) -> RequestRecord:
         """An arrival that is never sent at all."""
-        self.tally.offered(arrival.tenant)
+        self.tally.of(arrival.tenant).offered += 1
         return self._give_up(self._logical(arrival), reason)
-
-    def _record(self, record: RequestRecord, call: Call | None) -> None:
-        self.tally.ended(record)
-        if call is not None and call.token_arrivals_ns:
-            self.tally.token_gaps(record.tenant, record.phase, call.token_arrivals_ns)
-        self.keep(record, call)
 
     # -- the rest
 
@@ -219,8 +215,8 @@ class Load:
 
     def _wait_until(self, due_ns: int) -> bool:
         """False when the run was stopped meanwhile."""
-        if self._stopping:
-            return False
+        if self._stopping or due_ns <= self.clock.now_ns():
+            return not self._stopping
         me: Task = gevent.getcurrent()
         self._waiting.add(me)
         try:

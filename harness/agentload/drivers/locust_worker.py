@@ -27,6 +27,7 @@ from gevent.event import Event
 from gevent.queue import Queue
 from locust.exception import RPCError
 
+from agentload.drivers.bookkeeper import Bookkeeper
 from agentload.drivers.caller import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.heartbeat import BEAT_NS, ProcessorUse, StallFinder, resident_bytes
@@ -67,9 +68,8 @@ class Worker:
         self.part: Part | None = None
         self.load: Load | None = None
         self.clock = RunClock(0)
-        self.tally = Tally()
+        self.books = Bookkeeper(Tally(), self._tell)
         self.stalls: list[Stall] = []
-        self.records: list[RequestRecord] = []
         self._records_total = 0
         self._sequence = 0
         self._outbox: list[bytes] = []
@@ -124,7 +124,8 @@ class Worker:
             ready = Ready(index=assignment.index, error=f"{type(error).__name__}: {error}")
         else:
             self.part = part
-            self.tally = Tally(phase.name for phase in part.profile.phases if not phase.record)
+            unrecorded = [phase.name for phase in part.profile.phases if not phase.record]
+            self.books = Bookkeeper(Tally(unrecorded), self._tell)
             self._clock_offset_ns = self._compare_clocks()
             ready = Ready(
                 index=part.index,
@@ -161,14 +162,14 @@ class Worker:
     def _prepare(self, part: Part, start: Start) -> None:
         self.clock = RunClock(start.t0_ns + self._clock_offset_ns)
         part.caller.prepare(self.clock)
-        self.load = Load(part.share, part.caller, self.clock, self.tally, self._keep)
+        self.load = Load(part.share, part.caller, self.clock, self.books.tally, self.books.keep)
         gc.collect()
         gc.freeze()
         self._use = ProcessorUse()
 
-    def _keep(self, record: RequestRecord, call: Call | None) -> None:
-        self.records.append(record)
-        if call is not None and record.outcome is not Outcome.UNSENT:
+    def _tell(self, record: RequestRecord, call: Call) -> None:
+        """Locust's listeners: its statistics, and whoever else has asked."""
+        if record.outcome is not Outcome.UNSENT:
             self.environment.events.request.fire(
                 request_type="POST",
                 name=record.tenant,
@@ -186,6 +187,7 @@ class Worker:
                 stall = finder.beat(self.clock.now_ns())
                 if stall is not None:
                     self.stalls.append(stall)
+                self.books.settle()
         finally:
             ticker.close()
 
@@ -207,9 +209,9 @@ class Worker:
 
     def _next_report(self, final: bool) -> Report:
         assert self.part is not None
-        records, self.records = self.records, []
+        records = self.books.take_records()
         stalls, self.stalls = self.stalls, []
-        counts, histograms = self.tally.take()
+        counts, histograms = self.books.tally.take()
         self._sequence += 1
         self._records_total += len(records)
         return Report(

@@ -37,23 +37,17 @@ class Tally:
         self._by_outcome: dict[tuple[str, Outcome], tuple[Record, Record, Record, Record]] = {}
         self._unrecorded = frozenset(unrecorded_phases)
 
-    def offered(self, tenant: str) -> None:
-        """A logical request has come due."""
-        self._counts(tenant).offered += 1
-
-    def sent(self, tenant: str, attempt: int) -> None:
-        """An attempt begins."""
-        counts = self._counts(tenant)
-        counts.retries += attempt > 0
-        counts.in_flight += 1
-
-    def left(self, tenant: str) -> None:
-        """An attempt that had begun is over."""
-        self._counts(tenant).in_flight -= 1
+    def of(self, tenant: str) -> Counts:
+        """A tenant's counts, to be counted up; they go into the next report."""
+        self._changed.add(tenant)
+        counts = self.counts.get(tenant)
+        if counts is None:
+            counts = self.counts[tenant] = Counts()
+        return counts
 
     def ended(self, record: RequestRecord) -> None:
         """The record of an attempt."""
-        counts = self._counts(record.tenant)
+        counts = self.of(record.tenant)
         outcome = record.outcome
         counts.outcomes[outcome] = counts.outcomes.get(outcome, 0) + 1
         if record.final:
@@ -104,13 +98,6 @@ class Tally:
         )
         self._by_outcome[tenant, outcome] = found
         return found
-
-    def _counts(self, tenant: str) -> Counts:
-        self._changed.add(tenant)
-        counts = self.counts.get(tenant)
-        if counts is None:
-            counts = self.counts[tenant] = Counts()
-        return counts
 
     def _recorder(self, tenant: str, metric: str, outcome: str) -> Recorder:
         key = (tenant, metric, outcome)

@@ -114,6 +114,7 @@ def queue_view(snapshot: Snapshot) -> dict[str, Any]:
         "oldest_age_s": snapshot.oldest_wait_ns / 1e9,
         "waiting_units": sum(one.waiting_units for one in classes.values()),
         "waiting_bytes": sum(one.waiting_bytes for one in classes.values()),
+        "tenants_held": snapshot.tenants_held,
         "waiting_by_class": {name: one.waiting for name, one in classes.items()},
         "counters": snapshot.counters,
     }

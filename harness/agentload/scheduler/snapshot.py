@@ -90,6 +90,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     classes: dict[str, ClassSnapshot]
     tenants: dict[str, TenantSnapshot]
     """Tenants with anything waiting or running, those with most first, at most as many as asked for."""
+    tenants_held: int
+    """Tenants that state is kept for, idle ones with debts included; over all classes, each counts in each."""
     pools: dict[str, PoolSnapshot]
     provider: ProviderSnapshot
     counters: Counters
@@ -109,6 +111,7 @@ def take_snapshot(
         oldest_wait_ns=max(c.oldest_wait_ns for c in classes.values()),
         classes=classes,
         tenants=_tenants(dispatcher, tenants) if tenants else {},
+        tenants_held=sum(len(cls.queue.lanes) for cls in dispatcher.classes.values()),
         pools={pool.name: _pool(pool) for pool in dispatcher.pools},
         provider=_provider(now_ns, dispatcher.limits),
         counters=msgspec.structs.replace(counters, refused_by=dict(counters.refused_by)),

@@ -137,4 +137,5 @@ def gauges(seen: Snapshot) -> dict[str, float]:
         "oldest_age_s": seen.oldest_wait_ns / 1e9,
         "waiting_units": sum(one.waiting_units for one in classes),
         "waiting_bytes": float(sum(one.waiting_bytes for one in classes)),
+        "tenants_held": float(seen.tenants_held),
     }
