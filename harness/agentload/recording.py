@@ -146,7 +146,8 @@ class Recording:
             self._gauges = sample.values
 
         if stage.gateway_url:
-            sampler = Sampler(f"{stage.gateway_url}/debug/queue", "gateway", t0_ns, time.monotonic_ns, keep)
+            url, memory = f"{stage.gateway_url}/debug/queue", stage.gateway_bytes
+            sampler = Sampler(url, "gateway", t0_ns, time.monotonic_ns, keep, memory)
             sampler.start()
             self._samplers.append(sampler)
 

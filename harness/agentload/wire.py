@@ -112,7 +112,6 @@ class ReplyReader:
     __slots__ = (
         "_answered_epoch_s",
         "_body",
-        "_done",
         "_error",
         "_events",
         "_expected_seq",
@@ -123,12 +122,15 @@ class ReplyReader:
         "_stream",
         "_text",
         "_usage",
+        "is_whole",
         "status",
     )
 
     def __init__(self, stream: bool, expected_seq: int) -> None:
         self.status = 0
         """The HTTP status; 0 until it has come."""
+        self.is_whole = False
+        """True once a stream's terminal event has come: nothing more needs to be waited for."""
         self._stream = stream
         self._expected_seq = expected_seq % 2**SEQ_BITS
         self._fields: dict[str, str] = {}
@@ -140,7 +142,6 @@ class ReplyReader:
         self._first_token_ns: int | None = None
         self._last_token_ns: int | None = None
         self._finished = False
-        self._done = False
         self._error: str | None = None
 
     def head(self, status: int, headers: Iterable[tuple[bytes, bytes]], now_epoch_s: float) -> None:
@@ -177,11 +178,6 @@ class ReplyReader:
         """Tokens of a stream so far."""
         return len("".join(self._text).split())
 
-    @property
-    def is_whole(self) -> bool:
-        """True once the stream's terminal event has come: nothing more needs to be waited for."""
-        return self._done
-
     def result(
         self,
         ending: Ending,
@@ -197,7 +193,8 @@ class ReplyReader:
         if own is False:
             self._fail(FOREIGN_ANSWER)
         fields = self._fields
-        raw = fields.get("retry-after")
+        raw, raw_ms = fields.get("retry-after"), fields.get("retry-after-ms")
+        timing, counted = fields.get("server-timing"), self._usage.completion_tokens
         return AttemptResult(
             outcome=outcome(ending, self.status, whole=whole, spoilt=self._error is not None),
             sent_ns=sent_ns,
@@ -207,11 +204,11 @@ class ReplyReader:
             retry_after=raw,
             retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
-            retry_after_ms=self._retry_after_ms(),
+            retry_after_ms=None if raw_ms is None else _number(raw_ms),
             should_retry=_SHOULD_RETRY.get(fields.get("x-should-retry", "")),
             input_tokens=self._usage.prompt_tokens,
-            output_tokens=self._output_tokens(),
-            server_queue_ns=server_queue_ns(fields.get("server-timing", "")),
+            output_tokens=self.words_heard if counted is None else counted,
+            server_queue_ns=None if timing is None else server_queue_ns(timing),
             reason=self._reason(transport_error),
             own_answer=own,
             worker=worker,
@@ -222,7 +219,7 @@ class ReplyReader:
 
     def _on_event(self, event: Event, now_ns: int) -> None:
         if event.data == b"[DONE]":
-            self._done = True
+            self.is_whole = True
             return
         reply = self._parsed(event.data)
         if event.kind == b"error" and (reply is None or reply.error is None):
@@ -258,46 +255,26 @@ class ReplyReader:
         """Read a plain body now that all of it is there; True when the answer (or refusal) is whole."""
         ended = ending is Ending.COMPLETE
         if self._events is not None:
-            return self._done or (self._finished and ended)
-        if not ended:
-            return False
-        if self.status == 200:
-            self._read_completion()
-        return True
-
-    def _read_completion(self) -> None:
-        reply = self._parsed(self._body)
-        if reply is not None:
+            return self.is_whole or (self._finished and ended)
+        if ended and self.status == 200 and (reply := self._parsed(self._body)) is not None:
             self._take(reply)
             if not reply.choices:
                 self._fail("answer-without-choices")
+        return ended
 
     def _own_answer(self) -> bool | None:
         seq = decode_ack("".join(self._text)) if self._text else None
         return None if seq is None else seq == self._expected_seq
 
-    def _output_tokens(self) -> int:
-        """From the usage block, else the words received."""
-        counted = self._usage.completion_tokens
-        return self.words_heard if counted is None else counted
-
-    def _retry_after_ms(self) -> float | None:
-        raw = self._fields.get("retry-after-ms")
-        try:
-            return None if raw is None else float(raw)
-        except ValueError:
-            return None
-
     def _reason(self, transport_error: str | None) -> str | None:
         """The gateway's own reason, else the error that the body names, else what the transport says."""
-        named = (
-            self._fields.get("x-admission-reason") or self._error or self._error_in_body() or transport_error
-        )
+        named = self._fields.get("x-admission-reason") or self._error
+        if not named and self._body and self.status != 200:
+            named = self._error_in_body()
+        named = named or transport_error
         return named[:_MAX_REASON] if named else None
 
     def _error_in_body(self) -> str | None:
-        if self.status in (0, 200) or not self._body:
-            return None
         try:
             reply = _decode(self._body)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -308,6 +285,13 @@ class ReplyReader:
     def _fail(self, reason: str) -> None:
         """The first reason stays."""
         self._error = self._error or reason
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _error_name(error: object) -> str:

@@ -27,8 +27,7 @@ class OverloadGoodput(Check):
     Useful is the work of a call whose client got the answer: what was computed for somebody who had left, and
     what was cut or tried again, is not. Capacity is what binds at the provider, its slots (counted in
     slot-time) or its token limit (in charged tokens), whichever is used more; or, with `capacity: busy`, the
-    slot-time that its calls really took, for a gateway that is not meant to fill the provider: then only
-    waste counts. (What the token bucket held at the beginning comes on top: a gateway that keeps some of the
+    slot-time that its calls really took, where the provider is not meant to be full: then only waste counts. (What the token bucket held at the beginning comes on top: a gateway that keeps some of the
     limit back never gets all of that.) A gateway that collapses at ten times the load may look well at two.
     """
 
@@ -49,7 +48,7 @@ class OverloadGoodput(Check):
             for phase in self.phases or counted_phases(run)
             if (load := self._load(run, phase, useful)) is not None
         ]
-        judged = [load for load in loads if load.multiple >= (1.0 if self.phases else OVERLOADED)]
+        judged = [load for load in loads if load.multiple >= self._least_multiple]
         missing = [phase for phase in self.phases if phase not in {load.phase for load in judged}]
         details = {"phases": {load.phase: load.details() for load in loads}}
         if not judged:
@@ -77,6 +76,13 @@ class OverloadGoodput(Check):
             ],
             details=details,
         )
+
+    @property
+    def _least_multiple(self) -> float:
+        if not self.phases:
+            return OVERLOADED
+        # What was used is never more than was offered, retries aside: any load shows what was wasted of it.
+        return 1.0 if self.capacity == "limit" else 0.0
 
     def _load(self, run: Run, phase: str, useful: set[int]) -> _Load | None:
         """None when too few calls were completed to tell what one costs, or nothing bounds the provider."""

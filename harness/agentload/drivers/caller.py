@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import gevent
+import msgspec
 
 from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
@@ -18,23 +19,14 @@ from agentload.wire import Ending, ReplyReader, RequestWriter, marker_of
 _ENDINGS = {None: Ending.COMPLETE, Failure.TIMEOUT: Ending.LEFT, Failure.EXHAUSTED: Ending.UNSENT}
 
 
-class Call:
+class Call(msgspec.Struct, frozen=True, gc=False):
     """What one attempt brought."""
 
-    __slots__ = ("body_bytes", "ended_ns", "result", "token_arrivals_ns")
-
-    def __init__(
-        self,
-        result: AttemptResult,
-        ended_ns: int,
-        body_bytes: int = 0,
-        token_arrivals_ns: list[int] | None = None,
-    ) -> None:
-        self.result = result
-        self.ended_ns = ended_ns
-        self.body_bytes = body_bytes
-        self.token_arrivals_ns = token_arrivals_ns or []
-        """When bytes of a stream came, from its first token to its last."""
+    result: AttemptResult
+    ended_ns: int
+    body_bytes: int = 0
+    token_arrivals_ns: list[int] = []
+    """When bytes of a stream came, from its first token to its last."""
 
 
 class _Left(Exception):
@@ -107,7 +99,8 @@ class Caller:
             result = reader.result(Ending.LEFT, began_ns, transport_error=LEFT, worker=self.worker)
         else:
             result = self._result(reader, exchange)
-            return Call(result, exchange.ended_ns, exchange.body_bytes, _between(ear.arrivals_ns, result))
+            tokens_ns = _between(ear.arrivals_ns, result) if is_stream else []
+            return Call(result, exchange.ended_ns, exchange.body_bytes, tokens_ns)
         return Call(result, self.clock.now_ns(), 0, _between(ear.arrivals_ns, result))
 
     def connections(self) -> tuple[int, int, int]:
@@ -126,7 +119,7 @@ class Caller:
 
     def _exchange(self, tenant: str, request: bytes, start: AttemptStart, ear: _Ear) -> Exchange:
         """Raises _Left when the client's patience ends, or it has read enough, before the answer does."""
-        client = self._client(tenant)
+        client = self._clients.get(tenant) or self._new_client(tenant)
         if start.leave_at_ns is None:
             return client.exchange(request, start.timeout_at_ns, ear)
         ear.patience = patience = gevent.Timeout(max(0.0, (start.leave_at_ns - self.clock.now_ns()) / 1e9))
@@ -150,11 +143,9 @@ class Caller:
             connection_reused=exchange.reused,
         )
 
-    def _client(self, tenant: str) -> Http1Client:
-        client = self._clients.get(tenant)
-        if client is None:
-            client = Http1Client(self._endpoint, self.clock.now_ns, self._addresses)
-            self._clients[tenant] = client
+    def _new_client(self, tenant: str) -> Http1Client:
+        client = Http1Client(self._endpoint, self.clock.now_ns, self._addresses)
+        self._clients[tenant] = client
         return client
 
 

@@ -5,6 +5,7 @@ Pure but for two reads of /proc: the loop that beats lives in the worker.
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from agentload.model import Stall
 
 BEAT_NS = 10_000_000
 """10 ms between beats."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STALL_NS = 50_000_000
 """A beat later than this is a stall: what was measured meanwhile tells of this machine, not of the target."""
 
@@ -69,8 +71,8 @@ def run_queue_wait_ns() -> int:
     return 0
 
 
-def resident_bytes() -> int:
-    """Memory of this process now; 0 where the kernel does not say."""
+def resident_bytes(process: int | str = "self") -> int:
+    """Memory of a process (by its id) now; 0 where the kernel does not say, or there is no such process."""
     with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE_BYTES
     return 0

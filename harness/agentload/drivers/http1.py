@@ -18,10 +18,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import gevent
 import gevent.socket as socket
+import msgspec
 from gevent import monkey
 from gevent import ssl as gevent_ssl
 
@@ -80,39 +81,24 @@ class Listener(Protocol):
         ...
 
 
-class Exchange:
+class Exchange(msgspec.Struct, gc=False):
     """What became of one request. Times are those of the client's clock."""
 
-    __slots__ = (
-        "body_bytes",
-        "connected_ns",
-        "detail",
-        "ended_ns",
-        "enough",
-        "failure",
-        "first_byte_ns",
-        "resent",
-        "reused",
-        "sent_ns",
-        "status",
-    )
-
-    def __init__(self, sent_ns: int) -> None:
-        self.sent_ns = sent_ns
-        """When the client set about it: before connecting, where there was no idle connection."""
-        self.connected_ns = sent_ns
-        self.first_byte_ns: int | None = None
-        self.ended_ns = sent_ns
-        self.status = 0
-        self.body_bytes = 0
-        self.enough = False
-        """The listener had heard enough before (or as) the message ended: `ended_ns` is that moment."""
-        self.reused = False
-        """It went over a connection that had served a request before."""
-        self.resent = False
-        """A stale connection had swallowed it unread; it was sent again on a fresh one."""
-        self.failure: Failure | None = None
-        self.detail = ""
+    sent_ns: int
+    """When the client set about it: before connecting, where there was no idle connection."""
+    connected_ns: int
+    ended_ns: int
+    first_byte_ns: int | None = None
+    status: int = 0
+    body_bytes: int = 0
+    enough: bool = False
+    """The listener had heard enough before (or as) the message ended: `ended_ns` is that moment."""
+    reused: bool = False
+    """It went over a connection that had served a request before."""
+    resent: bool = False
+    """A stale connection had swallowed it unread; it was sent again on a fresh one."""
+    failure: Failure | None = None
+    detail: str = ""
 
 
 class Connection:
@@ -177,8 +163,9 @@ class Http1Client:
 
         Never raises for what the network or the server does: see `Exchange.failure`.
         """
-        result = Exchange(self.clock_ns())
-        timer = _alarm(max(0.0, (deadline_ns - result.sent_ns) / 1e9))
+        now_ns = self.clock_ns()
+        result = Exchange(now_ns, now_ns, now_ns)
+        timer = _alarm(max(0.0, (deadline_ns - now_ns) / 1e9))
         try:
             self._send_once(request, listener, result)
         except _DeadlinePassed:
@@ -225,15 +212,16 @@ class Http1Client:
         except BaseException:
             connection.socket.close()
             raise
-        self._release(connection, answer.reusable and not answer.surplus)
+        self._release(connection, answer.reusable and not answer.surplus, result.ended_ns)
 
     def _transmit(self, connection: Connection, request: bytes) -> None:
         connection.sent_bytes += len(request)
-        # A server may answer (413, say) and close before it has read everything: then read its answer.
-        with suppress(ConnectionError):
+        try:  # noqa: SIM105 (three calls more for every request)
             sent = connection.socket.send(request)
             if sent < len(request):
                 connection.socket.sendall(memoryview(request)[sent:])
+        except ConnectionError:
+            pass  # a server may answer (413, say) and close before it has read everything: read its answer
 
     def _receive(self, connection: Connection, answer: Answer, listener: Listener, result: Exchange) -> None:
         receive, clock_ns, announced = connection.socket.recv, self.clock_ns, False
@@ -275,12 +263,12 @@ class Http1Client:
             connection.socket.close()
         return None
 
-    def _release(self, connection: Connection, reusable: bool) -> None:
+    def _release(self, connection: Connection, reusable: bool, now_ns: int) -> None:
         if not reusable:
             connection.socket.close()
             return
         connection.used = True
-        connection.idle_since_ns = now_ns = self.clock_ns()
+        connection.idle_since_ns = now_ns
         self._idle.append(connection)
         while now_ns - self._idle[0].idle_since_ns > IDLE_LIMIT_NS:
             self._idle.popleft().socket.close()
@@ -319,7 +307,8 @@ class _DeadlinePassed(BaseException):
 
 def _alarm(seconds: float) -> Any:
     """A started timer that throws into the current greenlet: `gevent.Timeout` at a fifth of its price."""
-    timer: Any = cast(Any, gevent.get_hub()).loop.timer(seconds, priority=-1)
+    hub: Any = gevent.get_hub()
+    timer = hub.loop.timer(seconds, priority=-1)
     timer.start(gevent.getcurrent().throw, _DeadlinePassed, update=True)
     return timer
 

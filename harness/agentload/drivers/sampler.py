@@ -18,14 +18,22 @@ class Sampler(threading.Thread):
     """A thread that reads `GET <url>` every `interval_s` and hands each reading on.
 
     The gateway's own `now_ns` (CLOCK_MONOTONIC, shared by the processes of one host) dates the reading; one
-    without it is dated at the middle of the call.
+    without it is dated at the middle of the call. `resident_bytes` says how much memory its process has; 0
+    is no reading.
     """
 
     def __init__(
-        self, url: str, source: str, t0_ns: int, clock: Clock, keep: Callable[[Sample], None]
+        self,
+        url: str,
+        source: str,
+        t0_ns: int,
+        clock: Clock,
+        keep: Callable[[Sample], None],
+        resident_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(name=f"sampler-{source}", daemon=True)
         self.url, self.source, self.t0_ns, self.clock, self.keep = url, source, t0_ns, clock, keep
+        self.resident_bytes = resident_bytes
         self.interval_s = 0.1
         self.misses = 0
         self._stopping = threading.Event()
@@ -54,4 +62,7 @@ class Sampler(threading.Thread):
             for name, value in body.items()
             if name != "now_ns" and isinstance(value, int | float) and not isinstance(value, bool)
         }
+        resident = self.resident_bytes()
+        if resident:
+            values["resident_bytes"] = float(resident)
         self.keep(Sample(at_ns=at - self.t0_ns, source=self.source, values=values))

@@ -12,6 +12,7 @@ import msgspec
 
 from agentload.drivers import probe
 from agentload.drivers.faults import Faults
+from agentload.drivers.heartbeat import resident_bytes
 from agentload.drivers.processes import Child
 from agentload.errors import UnreachableError
 from agentload.model import Profile
@@ -94,6 +95,11 @@ class Stage:
         To be called from a thread that outlives the gateway.
         """
         self._start("gateway", [*self._gateway_arguments, "--port", str(port)], lasting_thread=True)
+
+    def gateway_bytes(self) -> int:
+        """Memory of the bundled gateway's process now; 0 where there is none, or the kernel does not say."""
+        child = self.children.get("gateway")
+        return 0 if child is None else resident_bytes(child.pid)
 
     def fallen(self) -> UnreachableError | None:
         """The first child that has died, in words; None while all stand (or are away for a fault's sake)."""

@@ -26,7 +26,7 @@ from agentload.scheduler.retry_after import RetryAdvice
 from agentload.scheduler.snapshot import Counters, Snapshot, take_snapshot
 from agentload.scheduler.tenants import State, TenantLane, Ticket
 from agentload.scheduler.timers import Timers
-from agentload.scheduler.work import UNIT, Request, WorkEstimate, WorkMeter, provider_tokens
+from agentload.scheduler.work import UNIT, Request, WorkMeter, provider_tokens
 
 __all__ = ["Admission", "Dispatched", "Event", "Expired", "Refused", "Request", "Reservation", "Snapshot"]
 
@@ -304,7 +304,7 @@ class Admission:
             request.id,
             request.tenant,
             request.service_class,
-            _estimate(now_ns, ticket),
+            ticket.estimate(now_ns),
             ticket.width / UNIT,
             ticket.provider_tokens,
             now_ns,
@@ -387,16 +387,3 @@ class Admission:
             return leave_ns
         service_ns = self._service_ns(now_ns, ticket.request, ticket.service_class)
         return min(leave_ns, max(now_ns + 1, deadline_ns - max(service_ns - 1, 0)))
-
-
-def _estimate(now_ns: int, ticket: Ticket) -> WorkEstimate:
-    request = ticket.request
-    left_ns = None if request.deadline_ns is None else request.deadline_ns - now_ns
-    return WorkEstimate(
-        request.input_tokens,
-        ticket.estimated_output_tokens,
-        request.tool_calls,
-        request.tool_seconds,
-        None if left_ns is None else left_ns // 1_000_000,
-        request.service_class,
-    )

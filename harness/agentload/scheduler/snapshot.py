@@ -91,7 +91,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tenants: dict[str, TenantSnapshot]
     """Tenants with anything waiting or running, those with most first, at most as many as asked for."""
     tenants_held: int
-    """Tenants that state is kept for, idle ones with debts included; over all classes, each counts in each."""
+    """Tenants that state is kept for, idle ones with debts included; one counts in each of its classes."""
     pools: dict[str, PoolSnapshot]
     provider: ProviderSnapshot
     counters: Counters

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentload.scheduler.retry_after import VirtualQueue
 from agentload.scheduler.virtual_time import Flow
-from agentload.scheduler.work import Request
+from agentload.scheduler.work import Request, WorkEstimate
 
 if TYPE_CHECKING:
     from agentload.scheduler.classes import ServiceClass
@@ -79,6 +79,19 @@ class Ticket:
         self.started_ns = 0
         self.stuck_ns: int | None = None
         """Since when it has been at the head without fitting; None when it never was."""
+
+    def estimate(self, now_ns: int) -> WorkEstimate:
+        """What it is expected to cost, dimension by dimension."""
+        request = self.request
+        left_ns = None if request.deadline_ns is None else request.deadline_ns - now_ns
+        return WorkEstimate(
+            request.input_tokens,
+            self.estimated_output_tokens,
+            request.tool_calls,
+            request.tool_seconds,
+            None if left_ns is None else left_ns // 1_000_000,
+            request.service_class,
+        )
 
 
 class TenantLane(Flow):
