@@ -321,10 +321,13 @@ class GeneratorHealth(msgspec.Struct, kw_only=True):
     scheduled: int
     issued: int
     lateness_ms: Distribution
+    """Of first attempts, from the intended start to the send."""
     trustworthy: bool
     reasons: list[str] = msgspec.field(default_factory=list)
     """Why not, one line each; empty when trustworthy."""
     stalls: list[Stall] = msgspec.field(default_factory=list)
+    calm_lateness_ms: Distribution | None = None
+    """The same outside the stalls, which the judge weighs by themselves; None while there were none."""
     run_queue_wait: float = 0.0
     """Share of the time that the workers waited for a processor, 0..1."""
     cpu: float = 0.0

@@ -12,16 +12,18 @@ from rich.console import Console
 
 from agentload import rundir, targets
 from agentload.drivers import probe, protocol
+from agentload.drivers.health import reassess
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.sampler import Sampler
 from agentload.drivers.stage import ProviderLedger, Stage
 from agentload.errors import AgentloadError, InconclusiveError
 from agentload.interrupts import INTERRUPTED
-from agentload.model import NS, Profile, Sample, Stall
+from agentload.model import NS, Profile, RequestRecord, Sample, Stall
 from agentload.order import Options, Prepared
 from agentload.report import live_view
 from agentload.rundir import Manifest, RunDir
+from agentload.storage import read_lines
 from agentload.targets import Target
 
 
@@ -178,11 +180,13 @@ class Recording:
         self.folder.write_manifest(self.manifest)
 
     def _complete_health(self, driver: LiveDriver, raw: ProviderLedger) -> None:
-        """Add the provider's stalls to the generator's health; a driver that died has left none to add to."""
+        """Judge the generator by its records, and add the provider's stalls; a dead driver has left nothing."""
         try:
             health = driver.result()
         except InconclusiveError:
             return
+        records, _ = read_lines(self.folder.records_path, RequestRecord)
+        health = reassess(health, records, self.prepared.profile.duration_ns)
         t0_ns = self.manifest.t0_ns
         for stall in raw.stalls:
             start, end = int(stall["start_ns"]) - t0_ns, int(stall["end_ns"]) - t0_ns

@@ -42,8 +42,8 @@ def test_between_two_calls_it_is_from_when_the_bucket_holds_the_second() -> None
     # 40 tokens/s, a bucket of 80. At 0 it is full; 80 taken leaves 0; 40 are there 1 s later.
     provider = ProviderConfig(tokens_per_minute=2_400, bucket_s=2)
     calls = [call(0, 80), call(1_500), call(2_500)]
-    # At 1.5 s it held 60 and lost 40: the third one's 40 are there when 20 more have come, at 2.0 s. At 2.5 s,
-    # again, 60 − 40 = 20 are left, and another of 40 would have had to wait for 0.5 s.
+    # At 1.5 s it held 60 and lost 40: the third one's 40 are there when 20 more have come, at 2.0 s. At 2.5 s
+    # again 60 − 40 = 20 are left, and another of 40 would have had to wait for 0.5 s.
     assert seconds(permitted(calls, provider, (0, 4 * NS))) == [(1.0, 1.5), (2.0, 2.5), (3.0, 4.0)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload.drivers.collector import Collector, Files
-from agentload.drivers.health import assess, highest_stated, lateness_bound_ms
+from agentload.drivers.health import assess, highest_stated, lateness_bound_ms, reassess
 from agentload.drivers.heartbeat import ProcessorUse, StallFinder, resident_bytes, run_queue_wait_ns
 from agentload.drivers.protocol import (
     Counts,
@@ -253,3 +253,51 @@ def test_slow_targets_forgive_a_little_lateness() -> None:
 
 def test_too_few_samples_state_nothing() -> None:
     assert highest_stated(Distribution(n=5)) == ("p99", None)
+
+
+def sent(due_ms: int, late_ms: int) -> RequestRecord:
+    due_ns = due_ms * 1_000_000
+    return RequestRecord(
+        seq=due_ms,
+        attempt=0,
+        tenant="t",
+        service_class="standard",
+        phase="only",
+        due_ns=due_ns,
+        sent_ns=due_ns + late_ms * 1_000_000,
+        ended_ns=due_ns + (late_ms + 50) * 1_000_000,
+        outcome=Outcome.ANSWERED,
+        final=True,
+        first_due_ns=due_ns,
+    )
+
+
+def stalled_run(stalls: list[Stall]) -> GeneratorHealth:
+    """1,000 requests in 10 s; those due in the half second from 2 s on were sent at its end."""
+    late = {due: 2500 - due for due in range(2000, 2500, 10)}
+    records = [sent(due, late.get(due, 1)) for due in range(0, 10_000, 10)]
+    whole = Distribution(p50=1.0, p95=1.0, p99=400.0, n=1000)
+    return reassess(healthy(lateness_ms=whole, stalls=stalls), records, 10_000_000_000)
+
+
+def test_a_stall_of_a_moment_does_not_make_the_rest_untrustworthy() -> None:
+    stall = Stall(start_ns=2_000_000_000, end_ns=2_495_000_000, where="worker-0")
+    found = stalled_run([stall])
+    assert found.trustworthy
+    assert found.calm_lateness_ms is not None
+    assert found.calm_lateness_ms.p99 == 1.0
+    assert found.lateness_ms.p99 == 400.0, "what was measured stays in the report"
+
+
+def test_lateness_that_no_stall_explains_stands() -> None:
+    assert not stalled_run([]).trustworthy
+    elsewhere = Stall(start_ns=6_000_000_000, end_ns=6_100_000_000, where="worker-0")
+    assert not stalled_run([elsewhere]).trustworthy
+
+
+def test_a_machine_that_keeps_standing_still_is_too_busy() -> None:
+    often = [Stall(start_ns=n * 10**9, end_ns=n * 10**9 + 60_000_000, where="worker-0") for n in range(10)]
+    stall = Stall(start_ns=2_000_000_000, end_ns=2_495_000_000, where="worker-0")
+    found = stalled_run([*often, stall])
+    assert not found.trustworthy
+    assert "stood still" in found.reasons[0]

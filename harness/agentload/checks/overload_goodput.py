@@ -17,6 +17,8 @@ from agentload.synthetic import RunBuilder, profile
 from agentload.verdicts import conclude, finite, undecided
 from fake_provider.config import ProviderConfig
 
+DIGITS = 9
+"""Sums of seconds are not exact; what differs in the tenth digit is equal."""
 OVERLOADED = 1.2
 """Offered work, as a multiple of capacity, from which a phase counts as overloaded by itself."""
 
@@ -27,8 +29,9 @@ class OverloadGoodput(Check):
     Useful is the work of a call whose client got the answer: what was computed for somebody who had left, and
     what was cut or tried again, is not. Capacity is what binds at the provider, its slots (counted in
     slot-time) or its token limit (in charged tokens), whichever is used more; or, with `capacity: busy`, the
-    slot-time that its calls really took, where the provider is not meant to be full: then only waste counts. (What the token bucket held at the beginning comes on top: a gateway that keeps some of the
-    limit back never gets all of that.) A gateway that collapses at ten times the load may look well at two.
+    slot-time that its calls really took, where the provider is not meant to be full: then only waste counts.
+    (What the token bucket held at the beginning comes on top: a gateway that keeps some of the limit back
+    never gets all of that.) A gateway that collapses at ten times the load may look well at two.
     """
 
     needs_ledger = True
@@ -187,14 +190,14 @@ class _Load(msgspec.Struct, frozen=True):
             capacity=capacity,
             used=taken / capacity if capacity else 0.0,
             useful=gained,
-            multiple=wanted * mean_cost / capacity if capacity else 0.0,
+            multiple=round(wanted * mean_cost / capacity, DIGITS) if capacity else 0.0,
             calls=len(calls),
             wasted=sum(call.call not in useful for call in calls),
         )
 
     @property
     def goodput(self) -> float:
-        return min(1.0, self.useful / self.capacity) if self.capacity else 0.0
+        return round(min(1.0, self.useful / self.capacity), DIGITS) if self.capacity else 0.0
 
     def details(self) -> dict[str, Any]:
         return {

@@ -184,7 +184,7 @@ def _decided(retry: RequestRecord, last_ns: int) -> bool:
 
 
 def _calls_per_s(run: Run) -> float:
-    """How many calls the provider took up per second while work waited, and it wanted any; 0 where none did."""
+    """How many calls the provider took up per second while work waited and it wanted any; 0 for none."""
     held = [w for w in waits(run.records, run.ledger) if w.length_ns > TRANSIT_NS]
     waited = subtract(merge((w.start_ns, w.end_ns) for w in held), told_to_wait(run.ledger))
     starts = [call.started_ns for call in run.ledger if call.started_ns is not None]

@@ -80,7 +80,7 @@ class RetryAfterSpread(Check):
     def _status(self, most: int, mean: float, bins: int) -> Status:
         if most <= self.max_index * mean:
             return Status.PASSED
-        return Status.FAILED if bins * _poisson_tail(most, mean) < UNLIKELY else Status.INCONCLUSIVE
+        return Status.FAILED if bins * poisson_tail(most, mean) < UNLIKELY else Status.INCONCLUSIVE
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:
@@ -98,7 +98,7 @@ class RetryAfterSpread(Check):
         return cls(), _run(same_instant=False)
 
 
-def _poisson_tail(k: int, mean: float) -> float:
+def poisson_tail(k: int, mean: float) -> float:
     """P(X >= k) for X ~ Poisson(mean), for k above the mean: bounded by a geometric series."""
     first = math.exp(k * math.log(mean) - mean - math.lgamma(k + 1))
     return min(1.0, first / (1 - mean / (k + 1)))

@@ -5,12 +5,20 @@ A generator that is late measures itself; one that sends too little makes every 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from agentload.model import Distribution, GeneratorHealth
+from agentload import statistics
+from agentload.intervals import merge
+from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord
 
 LATENESS_FLOOR_MS = 20.0
 LATENESS_SHARE = 0.1
+STALL_RECOVERY_NS = 100_000_000
+"""What piled up in a stall is sent in the first moments after it."""
+MOST_STALLED = 0.05
+"""A machine that stands still for a larger share of the run is too busy, whatever happens in between."""
 
 
 def lateness_bound_ms(baseline_p50_ms: float | None = None) -> float:
@@ -20,12 +28,36 @@ def lateness_bound_ms(baseline_p50_ms: float | None = None) -> float:
 
 def assess(health: GeneratorHealth, baseline_p50_ms: float | None = None) -> GeneratorHealth:
     """The same numbers with `trustworthy` and `reasons` decided from them."""
+    lateness_ms = health.calm_lateness_ms or health.lateness_ms
     found = [
         *_losses(health),
         *_missing_load(health),
-        *_lateness(health.lateness_ms, lateness_bound_ms(baseline_p50_ms)),
+        *_lateness(lateness_ms, lateness_bound_ms(baseline_p50_ms)),
     ]
     return msgspec.structs.replace(health, trustworthy=not found, reasons=found)
+
+
+def reassess(health: GeneratorHealth, records: Sequence[RequestRecord], duration_ns: int) -> GeneratorHealth:
+    """The same, knowing the records: a moment's stall is no reason to doubt the rest of the run.
+
+    Lateness is judged outside the stalls (the judge gives every verdict with and without them) and against
+    the median latency of what was answered. A machine that stood still too often is doubted for that.
+    """
+    windows = merge((stall.start_ns, stall.end_ns + STALL_RECOVERY_NS) for stall in health.stalls)
+    first = [r for r in records if r.attempt == 0 and r.outcome is not Outcome.UNSENT]
+    answered = [r.ended_ns - r.due_ns for r in first if r.outcome is Outcome.ANSWERED]
+    if windows:
+        calm = [r for r in first if not any(start <= r.due_ns < end for start, end in windows)]
+        lateness = statistics.distribution([r.sent_ns - r.due_ns for r in calm])
+        health = msgspec.structs.replace(health, calm_lateness_ms=lateness)
+    again = assess(health, statistics.distribution(answered).p50)
+    stalled = sum(stall.end_ns - stall.start_ns for stall in health.stalls) / max(1, duration_ns)
+    if stalled > MOST_STALLED:
+        again.reasons.append(
+            f"the machine stood still for {stalled:.0%} of the run: this machine is too busy"
+        )
+        again.trustworthy = False
+    return again
 
 
 def _losses(health: GeneratorHealth) -> list[str]:

@@ -1,6 +1,6 @@
 """A worker's share of the load: every arrival at its due time, whatever the answers do; every ending named.
 
-One greenlet for each logical request in progress. What to send, when to leave, whether to try again and how
+One greenlet for each logical request in progress (a `Crew`). What to send, when to leave, whether to try again and how
 it ended are decided by `logical` and `wire`; this file only waits, counts and keeps within the cap.
 """
 
@@ -9,20 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import gevent
 
 from agentload.behaviours import Behaviour
 from agentload.drivers.caller import Call
 from agentload.drivers.clock import RunClock
+from agentload.drivers.crew import Crew
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
 from agentload.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 
-POLL_S = 0.01
+POLL_S = 0.05
+"""How much later than possible a run may end: waking up is not free. The horizon is kept exactly."""
 BEHIND_BEFORE_YIELD = 16
 """Arrivals started in a row when behind: then those already started get their turn."""
 SKIPS_BEFORE_YIELD = 1_000
@@ -82,7 +84,7 @@ class Load:
         self._horizon_ns = share.horizon_ns
         self._stopping = False
         self._next = 0
-        self._serving: dict[Task, Arrival] = {}
+        self._crew: Crew[Arrival] = Crew(self._serve)
         self._players: list[Task] = []
         self._pacer: Task = None
         self._waiting: set[Task] = set()
@@ -91,8 +93,8 @@ class Load:
         """Issue every request when it is due, wait for the answers until the horizon, name what is left."""
         self._pacer = gevent.spawn(self._pace)
         self._players = [gevent.spawn(self._play, user) for user in self.share.users]
-        while self._busy() and self.clock.now_ns() < self._horizon_ns:
-            gevent.sleep(POLL_S)
+        while self._busy() and (left_ns := self._horizon_ns - self.clock.now_ns()) > 0:
+            gevent.sleep(min(POLL_S, left_ns / 1e9))
         self._finish()
 
     def stop(self, drain_s: float) -> None:
@@ -122,16 +124,10 @@ class Load:
     def _begin(self, arrival: Arrival) -> None:
         if self._reserve():
             self.tally.of(arrival.tenant).offered += 1
-            self._serving[gevent.spawn(self._serve_alone, arrival)] = arrival
+            self._crew.hand(arrival)
         else:
             self.capped += 1
             self._skip(arrival, CAPPED)
-
-    def _serve_alone(self, arrival: Arrival) -> None:
-        try:
-            self._serve(arrival)
-        finally:
-            del self._serving[cast(Task, gevent.getcurrent())]
 
     # -- closed loops
 
@@ -228,15 +224,14 @@ class Load:
         return not self._stopping
 
     def _busy(self) -> bool:
-        return bool(self._serving) or not self._pacer.dead or not all(one.dead for one in self._players)
+        return bool(self._crew.busy) or not self._pacer.dead or not all(one.dead for one in self._players)
 
     def _finish(self) -> None:
         """Whatever is still open is unfinished, whatever was not sent is unsent."""
         self._stopping = True
-        gevent.killall([self._pacer, *self._players, *self._serving], block=True)
-        for arrival in self._serving.values():  # killed before their first step: they left no record
+        gevent.killall([self._pacer, *self._players], block=True)
+        for arrival in self._crew.dismiss():
             self._give_up(self._logical(arrival), NOT_BEGUN)
-        self._serving.clear()
         for place, arrival in enumerate(self.share.arrivals[self._next :]):
             self._skip(arrival, STOPPED)
             if place % SKIPS_BEFORE_YIELD == 0:

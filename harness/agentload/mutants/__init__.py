@@ -29,7 +29,7 @@ class Mutant(ABC):
 
     row: ClassVar[str] = ""
     """Which failure: F1 … F23 queueing and fairness, L1 … L29 limits, R1 … R15 refusals and retries, D1 … D13
-    disconnects, deadlines and durability."""
+    disconnects, deadlines and durability; – for one that the catalogue does not list."""
     breaks: ClassVar[str] = ""
     """What goes wrong for its users, in one sentence."""
     killed_by: ClassVar[str] = ""

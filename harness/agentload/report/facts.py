@@ -244,6 +244,7 @@ def _generator(run: Run) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(health),
         "lateness_ms": plain(health.lateness_ms),
+        "calm_lateness_ms": plain(health.calm_lateness_ms) if health.calm_lateness_ms else None,
         "stalls": [
             {"start_s": stall.start_ns / NS, "end_s": stall.end_ns / NS, "where": stall.where}
             for stall in health.stalls

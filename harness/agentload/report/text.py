@@ -130,6 +130,8 @@ def generator_line(generator: Mapping[str, Any]) -> str:
     late = generator["lateness_ms"]
     state = "as planned" if generator["trustworthy"] else "NOT TRUSTWORTHY"
     stalls = f", {count(len(generator['stalls']), 'stall')}" if generator["stalls"] else ""
+    if generator["calm_lateness_ms"]:
+        stalls += f" (p99 {percentile(generator['calm_lateness_ms'], 'p99')} without them)"
     return (
         f"generator: {state}, {generator['issued']:,} of {generator['scheduled']:,} sent, "
         f"late p50 {percentile(late, 'p50')}, p99 {percentile(late, 'p99')}{stalls}"

@@ -94,7 +94,8 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     """The runs, the telling ones first, so that what an interruption leaves is worth most.
 
     Each mutant under its own load for every seed, and under all loads for one; the reference and its twins
-    under all loads for every seed (`quick`: the twins for one); weaker mutants for a few (`quick`: for none).
+    under all loads for every seed (`quick`: the twins under the bundled ones, for one seed); weaker mutants
+    for a few seeds (`quick`: for none).
     With `names`, only those, the reference only where they are, and no twins but those named.
     """
     subjects = Subjects.named(names)
@@ -103,10 +104,15 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     everywhere = list(dict.fromkeys([*bundled, *own.values()]))
     scenes = everywhere if not names else list(dict.fromkeys(own.values())) or everywhere
     chosen = list(range(1, (seeds or (QUICK_SEEDS if quick else SEEDS)) + 1))
-    twin_seeds = chosen[:1] if quick else chosen
+    twin_seeds, twin_scenes = (chosen[:1], bundled) if quick and not names else (chosen, scenes)
     cases = [Case(name, own[name], seed, quick) for seed in chosen for name in subjects.mutants]
     cases += [Case(REFERENCE, scene, seed, quick) for seed in chosen for scene in scenes]
-    cases += [Case(name, s, seed, quick) for seed in twin_seeds for name in subjects.twins for s in scenes]
+    cases += [
+        Case(name, scene, seed, quick)
+        for seed in twin_seeds
+        for name in subjects.twins
+        for scene in twin_scenes
+    ]
     cases += _elsewhere(subjects.mutants, bundled if quick else everywhere, own)
     if not quick:
         cases += _weaker(subjects.mutants, own, chosen[:HALF_SEEDS])

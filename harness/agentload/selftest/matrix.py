@@ -36,11 +36,13 @@ class Margin(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     bound: float | None
     reference: Spread
+    mutant_unit: str
+    """A check may measure another thing when it fails: then the two cannot be subtracted."""
     mutant: Spread
     gap: float | None
     """From the reference's worst to the mutant's best, in `unit`; negative when they overlap, None when it is
-    infinite."""
-    separated: bool
+    infinite or the units differ."""
+    separated: bool | None
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: dict[str, list[str]]
     """Check → the other loads under which it failed, with one seed each."""
     margin: Margin | None
-    """None when one of the two measured nothing, or in another unit."""
+    """None when one of the two measured nothing."""
     half_seeds: int
     half_kills: int
     exception: str = ""
@@ -235,10 +237,9 @@ def _margin(check: str, runs: Sequence[Played], reference: Sequence[Played]) -> 
         return None
     place = max(places, key=lambda place: (_failures(runs, place), -place))
     theirs, ours = _values(runs, place), _values(reference, place)
-    if not theirs or not ours or len({*theirs, *ours}) != 1:
+    if not theirs or not ours:
         return None
-    [unit] = {*theirs, *ours}
-    mutant, sound = theirs[unit], ours[unit]
+    (unit, sound), (other, mutant) = _commonest(ours), _commonest(theirs)
     upwards = _median(mutant) >= _median(sound)
     gap = min(mutant) - max(sound) if upwards else min(sound) - max(mutant)
     bounds = [one.checks[place].bound for one in reference if place < len(one.checks)]
@@ -246,10 +247,15 @@ def _margin(check: str, runs: Sequence[Played], reference: Sequence[Played]) -> 
         unit=unit,
         bound=next((bound for bound in bounds if bound is not None), None),
         reference=Spread.of(sound),
+        mutant_unit=other,
         mutant=Spread.of(mutant),
-        gap=None if math.isnan(gap) else _finite(gap),
-        separated=gap > 0,
+        gap=None if math.isnan(gap) or unit != other else _finite(gap),
+        separated=gap > 0 if unit == other else None,
     )
+
+
+def _commonest(by_unit: Mapping[str, list[float]]) -> tuple[str, list[float]]:
+    return max(by_unit.items(), key=lambda item: len(item[1]))
 
 
 def _places(check: str, runs: Sequence[Played]) -> list[int]:

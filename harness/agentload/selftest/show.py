@@ -98,8 +98,15 @@ def margin_cells(margin: Margin | None) -> list[str]:
     """Reference, bound, mutant, gap; dashes where there is nothing to compare."""
     if margin is None:
         return [text.NOTHING] * 4
-    gap = text.NEVER if margin.gap is None else text.figure(margin.gap)
     bound = text.quantity(margin.bound, margin.unit)
+    if margin.separated is None:
+        return [
+            spread(margin.reference),
+            bound,
+            f"{spread(margin.mutant)} {margin.mutant_unit}",
+            text.NOTHING,
+        ]
+    gap = text.NEVER if margin.gap is None else text.figure(margin.gap)
     return [spread(margin.reference), bound, spread(margin.mutant), gap]
 
 

@@ -1,0 +1,130 @@
+"""Clients that leave: what becomes of their calls, in service and still queued."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentload.checks.cancel_upstream import CancelUpstream
+from agentload.checks.no_ghosts import NoGhosts
+from agentload.departures import departures, grace_ns
+from agentload.model import CallEnding, Outcome, Run, Status
+from agentload.synthetic import MS, RunBuilder, profile
+
+PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
+
+
+def leaving(*lags_ms: float | None, ending: CallEnding = CallEnding.CANCELLED) -> Run:
+    """Clients leave 50 ms after sending, with their call in service; it ends so much later (None: never)."""
+    build = RunBuilder(profile(phases={"load": 60.0}, tenants={"a": 1.0}))
+    for k, lag_ms in enumerate(lags_ms):
+        at_ms = 500.0 * k
+        record = build.ended("a", at_ms, Outcome.ABANDONED, after_ms=50)
+        if lag_ms is None:
+            build.call(record, at_ms + 1, at_ms, CallEnding.OPEN).ended_ns = None
+        else:
+            build.call(record, at_ms + 1, at_ms + 50 + lag_ms, ending)
+    return build.run()
+
+
+def test_grace_is_two_round_trips_and_a_tenth_of_a_second() -> None:
+    assert grace_ns(10, 100) == 120 * MS
+    assert grace_ns(0.5, 0) == MS
+
+
+def test_what_was_in_flight_or_queued_when_a_client_left() -> None:
+    run = leaving(10)
+    record = run.records[0]
+    found = departures(run.records, run.ledger)[0]
+    assert (found.at_ns, found.queued, len(found.in_flight)) == (50 * MS, False, 1)
+    build = RunBuilder(run.profile)
+    build.call(record, 60, 90, CallEnding.COMPLETED)  # it comes only afterwards
+    found = departures(run.records, build.ledger)[0]
+    assert (found.queued, found.in_flight) == (True, [])
+    build.call(record, 10, 50, CallEnding.COMPLETED)  # it was over just then
+    assert departures(run.records, build.ledger)[0].in_flight == []
+    assert departures([build.answered("a", 0)], []) == []
+
+
+@pytest.mark.parametrize(
+    ("lags_ms", "status"),
+    [
+        ([120.0] * 20, PASSED),
+        ([120.0] * 19, INCONCLUSIVE),
+        ([120.0] * 19 + [121.0], PASSED),  # 5 %
+        # 2 of 20 late: P(X ≥ 2 | 20, 0.05) = 0.26; 6: 0.0003.
+        ([120.0] * 18 + [121.0] * 2, INCONCLUSIVE),
+        ([120.0] * 14 + [121.0] * 6, FAILED),
+        ([121.0] * 3, FAILED),  # 0.05³ = 0.0001: three of three need no more
+        ([121.0] * 2, INCONCLUSIVE),
+    ],
+)
+def test_one_in_twenty_may_be_late(lags_ms: list[float], status: Status) -> None:
+    assert CancelUpstream().judge(leaving(*lags_ms)).status is status
+
+
+def test_the_measure_is_the_p95_of_the_lags() -> None:
+    verdict = CancelUpstream().judge(leaving(*([5.0] * 20 + [500.0] * 20)))
+    assert (verdict.status, verdict.measured, verdict.bound, verdict.n) == (FAILED, 500, 120, 40)
+    assert "20 of 40 calls" in verdict.because
+    assert "0 of them to their end" in verdict.because
+    ran_on = CancelUpstream().judge(leaving(*([500.0] * 20), ending=CallEnding.COMPLETED))
+    assert "20 of them to their end" in ran_on.because
+
+
+def test_a_call_that_never_ends_counts_until_the_run_does() -> None:
+    # The first client left at 0.05 s, and the last thing that the run holds is of 9.55 s.
+    verdict = CancelUpstream().judge(leaving(None, *([5.0] * 19)))
+    assert verdict.status is PASSED
+    assert verdict.details["max_ms"] == pytest.approx(9_500)
+    only_just = CancelUpstream().judge(leaving(*([5.0] * 20), None))
+    assert (only_just.status, only_just.n) == (PASSED, 20), "the last one has not had its grace"
+
+
+def test_another_network_has_another_round_trip() -> None:
+    run = leaving(*([180.0] * 20))
+    assert CancelUpstream().judge(run).status is FAILED
+    assert CancelUpstream(rtt_ms=40).judge(run).status is PASSED
+
+
+def queued(*arrivals_ms: float | None) -> Run:
+    """Clients leave after a second in the queue; their call reaches the provider so long after that."""
+    build = RunBuilder(profile(phases={"load": 60.0}, tenants={"a": 1.0}))
+    for k, arrival_ms in enumerate(arrivals_ms):
+        at_ms = 500.0 * k
+        record = build.ended("a", at_ms, Outcome.ABANDONED, after_ms=1_000)
+        if arrival_ms is not None:
+            came_ms = at_ms + 1_000 + arrival_ms
+            build.call(record, came_ms, came_ms + 50, CallEnding.COMPLETED)
+    return build.run()
+
+
+@pytest.mark.parametrize(
+    ("arrivals_ms", "ghosts", "status"),
+    [
+        ([None] * 20, 0, PASSED),
+        ([None] * 19, 0, INCONCLUSIVE),
+        ([None] * 19 + [120.0], 0, PASSED),  # it was on its way
+        ([None] * 19 + [121.0], 1, FAILED),
+        ([121.0], 1, FAILED),  # one is one too many
+    ],
+)
+def test_no_ghost_at_all_is_allowed(arrivals_ms: list[float | None], ghosts: int, status: Status) -> None:
+    verdict = NoGhosts().judge(queued(*arrivals_ms))
+    assert verdict.status is status
+    assert verdict.measured == (ghosts if status is not INCONCLUSIVE else None)
+
+
+def test_a_retry_of_the_gateways_own_for_a_client_that_left_is_a_ghost() -> None:
+    run = leaving(*([5.0] * 20))
+    build = RunBuilder(run.profile)
+    build.ledger = run.ledger
+    build.call(run.records[3], 2_000, 2_050, CallEnding.COMPLETED)
+    assert NoGhosts().judge(run).measured == 1
+
+
+def test_work_that_was_served_in_time_is_no_ghost() -> None:
+    build = RunBuilder(profile(tenants={"a": 1.0}))
+    for k in range(30):
+        build.answered("a", 100 * k, wait_ms=500)
+    verdict = NoGhosts().judge(build.run())
+    assert (verdict.status, verdict.n) == (INCONCLUSIVE, 0), "nobody left"
