@@ -30,6 +30,7 @@ ANSWER = json.dumps(
 ).encode()
 TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
 LAST = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+END = b"0\r\n\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -121,10 +122,9 @@ class Connection(asyncio.Protocol):
         self._write(STREAM_HEAD)
         for token in range(behaviour.tokens):
             at_s = now_s + behaviour.first_token_s + token * behaviour.token_s
-            data = TOKEN if token < behaviour.tokens - 1 else TOKEN + LAST
-            self.loop.call_at(at_s, self._write, chunk(data))
-        end_s = now_s + behaviour.first_token_s + (behaviour.tokens - 1) * behaviour.token_s
-        self.loop.call_at(end_s, self._write, b"0\r\n\r\n")
+            # In one write: uvloop rounds times to milliseconds, and of two for one instant either may come first.
+            data = chunk(TOKEN) if token < behaviour.tokens - 1 else chunk(TOKEN + LAST) + END
+            self.loop.call_at(at_s, self._write, data)
 
     def _write(self, data: bytes) -> None:
         if not self.transport.is_closing():

@@ -44,7 +44,7 @@ class Phase(Noun):
     record: bool = True
     """False for a warm-up: its requests are sent but no check counts them."""
     replays: str | None = None
-    """Name of an earlier phase whose arrivals (times and sizes) every tenant active in both repeats, shifted."""
+    """An earlier phase whose arrivals (times and sizes) every tenant active in both repeats, shifted."""
 
 
 class ClientShare(Noun):
@@ -288,7 +288,7 @@ class LedgerEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Sample(msgspec.Struct, kw_only=True):
-    """A gauge reading: `source` is gateway, provider or generator; `values` are named numbers with units last."""
+    """A gauge reading: `source` is gateway, provider or generator; `values` are numbers, units last."""
 
     at_ns: int
     source: str

@@ -17,7 +17,7 @@ from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.sampler import Sampler
 from agentload.drivers.stage import ProviderLedger, Stage
-from agentload.errors import AgentloadError, InconclusiveError
+from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.interrupts import INTERRUPTED
 from agentload.model import NS, Profile, RequestRecord, Sample, Stall
 from agentload.order import Options, Prepared
@@ -78,9 +78,15 @@ class Recording:
         return target
 
     def _probe(self, stage: Stage, target: Target) -> None:
-        """One careful request before the load, so that a target that is not there is said at once."""
+        """One careful request before the load: is the target there, and is our provider behind it?"""
+        self.console.print(f"the provider behind it: {stage.provider_url}/v1", soft_wrap=True)
         request = targets.probe_request(target, self.prepared.profile)
-        probe.chat_probe(stage.http, request.url, dict(request.headers), request.body)
+        status = probe.chat_probe(stage.http, request.url, dict(request.headers), request.body)
+        if (status < 300 or status >= 500) and stage.calls_seen() == 0:
+            raise UnreachableError(
+                f"the target gateway at {request.url}: answered {status}, but our provider at "
+                f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?"
+            )
         stage.begin_run()
 
     def _master_config(self, target: Target) -> protocol.MasterConfig:
@@ -180,7 +186,7 @@ class Recording:
         self.folder.write_manifest(self.manifest)
 
     def _complete_health(self, driver: LiveDriver, raw: ProviderLedger) -> None:
-        """Judge the generator by its records, and add the provider's stalls; a dead driver has left nothing."""
+        """Judge the generator by its records, and add the provider's stalls; a dead driver left nothing."""
         try:
             health = driver.result()
         except InconclusiveError:

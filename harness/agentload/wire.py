@@ -117,13 +117,12 @@ class ReplyReader:
         "_expected_seq",
         "_fields",
         "_finished",
-        "_first_token_ns",
-        "_last_token_ns",
         "_stream",
         "_text",
         "_usage",
         "is_whole",
         "status",
+        "token_arrivals_ns",
     )
 
     def __init__(self, stream: bool, expected_seq: int) -> None:
@@ -131,6 +130,9 @@ class ReplyReader:
         """The HTTP status; 0 until it has come."""
         self.is_whole = False
         """True once a stream's terminal event has come: nothing more needs to be waited for."""
+        self.token_arrivals_ns: list[int] = []
+        """When text of a stream came. What came in one piece came at one instant, however many tokens it was:
+        between them there is nothing to be measured but how the network cut the stream."""
         self._stream = stream
         self._expected_seq = expected_seq % 2**SEQ_BITS
         self._fields: dict[str, str] = {}
@@ -139,8 +141,6 @@ class ReplyReader:
         self._body = bytearray()
         self._text: list[str] = []
         self._usage = _NO_USAGE
-        self._first_token_ns: int | None = None
-        self._last_token_ns: int | None = None
         self._finished = False
         self._error: str | None = None
 
@@ -171,7 +171,7 @@ class ReplyReader:
     @property
     def has_begun(self) -> bool:
         """Something of the answer is there: of a stream its first token, of a plain one any byte."""
-        return self._first_token_ns is not None or bool(self._body)
+        return bool(self.token_arrivals_ns or self._body)
 
     @property
     def words_heard(self) -> int:
@@ -192,15 +192,15 @@ class ReplyReader:
         own = self._own_answer()
         if own is False:
             self._fail(FOREIGN_ANSWER)
-        fields = self._fields
+        fields, arrivals_ns = self._fields, self.token_arrivals_ns
         raw, raw_ms = fields.get("retry-after"), fields.get("retry-after-ms")
         timing, counted = fields.get("server-timing"), self._usage.completion_tokens
         return AttemptResult(
             outcome=outcome(ending, self.status, whole=whole, spoilt=self._error is not None),
             sent_ns=sent_ns,
             status=self.status,
-            first_token_ns=self._first_token_ns,
-            last_token_ns=self._last_token_ns,
+            first_token_ns=arrivals_ns[0] if arrivals_ns else None,
+            last_token_ns=arrivals_ns[-1] if arrivals_ns else None,
             retry_after=raw,
             retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
@@ -225,8 +225,11 @@ class ReplyReader:
         if event.kind == b"error" and (reply is None or reply.error is None):
             self._fail("error-event")
         if reply is not None and self._take(reply):
-            self._first_token_ns = now_ns if self._first_token_ns is None else self._first_token_ns
-            self._last_token_ns = now_ns
+            self._text_came(now_ns)
+
+    def _text_came(self, now_ns: int) -> None:
+        if not self.token_arrivals_ns or self.token_arrivals_ns[-1] != now_ns:
+            self.token_arrivals_ns.append(now_ns)
 
     def _parsed(self, data: bytes | bytearray) -> _Reply | None:
         try:

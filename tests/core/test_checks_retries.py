@@ -118,11 +118,11 @@ def failing(*, client: int, own: int, requests: int = 20, calm: int = 0) -> Run:
 @pytest.mark.parametrize(
     ("client", "own", "measured", "unit", "status"),
     [
-        (1, 1, 1.0, "calls per attempt", PASSED),
+        (1, 1, 1.0, "calls per request", PASSED),
         (2, 1, 2.0, "calls per request", PASSED),
         (3, 1, 3.0, "calls per request", FAILED),
         (1, 2, 2.0, "calls per attempt", FAILED),
-        (3, 3, 9.0, "calls per request", FAILED),
+        (3, 3, 3.0, "calls per attempt", FAILED),  # ten times its room; nine per request, eight
     ],
 )
 def test_calls_by_cause(client: int, own: int, measured: float, unit: str, status: Status) -> None:
@@ -264,7 +264,7 @@ def test_a_promise_may_be_twice_what_all_before_it_need_and_a_second() -> None:
     assert (long.status, long.unit) == (FAILED, "% too long")
     assert long.measured == pytest.approx(100.0)
     assert "such as 60 s" in long.because
-    assert RetryAfterHonest(factor=60).judge(flood(promise_s=60.0)).status is PASSED
+    assert RetryAfterHonest(factor=400).judge(flood(promise_s=60.0)).status is PASSED
 
 
 def test_a_provider_that_is_away_must_be_waited_for() -> None:

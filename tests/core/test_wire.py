@@ -96,6 +96,19 @@ def test_a_streamed_answer_with_its_times() -> None:
     assert result.reason is None
 
 
+def test_tokens_that_come_in_one_piece_are_one_arrival() -> None:
+    reader = ReplyReader(True, SEQ)
+    reader.head(200, SSE, 0.0)
+    cut = len(TOKENS[2]) // 2
+    pieces = [ROLE, TOKENS[0], TOKENS[1] + TOKENS[2][:cut], TOKENS[2][cut:], b": still here\n\n"]
+    for at_ns, piece in enumerate([*pieces, TOKENS[3], FINISH + USAGE + DONE]):
+        reader.feed(piece, at_ns)
+    assert reader.token_arrivals_ns == [1, 2, 3, 5]
+    reader.feed(TOKENS[4], 8)
+    reader.feed(TOKENS[5], 8)
+    assert reader.token_arrivals_ns == [1, 2, 3, 5, 8]
+
+
 def test_tokens_are_counted_where_no_usage_comes() -> None:
     assert read([ROLE, *TOKENS, FINISH, DONE], stream=True).output_tokens == 12
     assert read([completion(usage=None)]).output_tokens == 12

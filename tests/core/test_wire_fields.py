@@ -104,6 +104,15 @@ def test_what_lenient_clients_read(raw: str, seconds: float | None) -> None:
     assert retry_after_hint(raw, NOW) == seconds
 
 
+@given(
+    st.from_regex(r"[0-9]{1,20}(\.[0-9]{0,9})?", fullmatch=True),
+    st.sampled_from(["", " ", ", upstream;dur=3", ' , x;desc="a,b"', ",", ";x=1", "x", "\n", "\n,"]),
+)
+def test_the_short_way_of_reading_queue_time_is_the_long_one(number: str, rest: str) -> None:
+    written = f"queue;dur={number}{rest}"
+    assert server_queue_ns(written) == server_queue_ns(f"other, {written}")
+
+
 @pytest.mark.parametrize(
     ("raw", "ns"),
     [

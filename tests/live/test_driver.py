@@ -100,7 +100,12 @@ def test_a_stalled_server_is_not_hidden(tmp_path: Path) -> None:
 
 
 def test_first_token_and_token_gaps_are_timed_as_the_bytes_arrive(tmp_path: Path) -> None:
-    """100 ms to the first token, then 50 tokens a second."""
+    """100 ms to the first token, then 50 tokens a second.
+
+    A busy machine makes tokens late, and makes several come at once (then there are fewer gaps than tokens).
+    So what holds on any machine is asked of every stream: nothing comes early, and the gaps add up to the
+    time from first to last token, none lost. Accuracy is asked of the quicker ones.
+    """
     streaming = {"input_tokens": 24, "output_tokens": 20, "stream": True}
     chosen = profile(2.0, open_tenant("a", 40, workload=streaming))
     options = ["--first-token-ms", "100", "--token-ms", "20", "--tokens", "20"]
@@ -109,16 +114,26 @@ def test_first_token_and_token_gaps_are_timed_as_the_bytes_arrive(tmp_path: Path
         events_of(driver)
     kept = records(tmp_path)
     assert {(record.outcome, record.stream) for record in kept} == {(Outcome.ANSWERED, True)}
-    first_ms = median((first_token_ns(record) - record.sent_ns) / 1e6 for record in kept)
-    assert first_ms == pytest.approx(100, abs=5)
+    assert {record.output_tokens for record in kept} == {20}
+    first_ms, last_ms = zip(*map(span_ms, kept), strict=True)
+    assert min(first_ms) >= 100 - ROUNDING_MS
+    assert min(last_ms) >= 100 + 19 * 20 - ROUNDING_MS
+    assert percentile_of(sorted(first_ms), 25) <= 105
     gaps = merged_log(tmp_path, "a/inter-token")
-    assert gaps.count == pytest.approx(19 * len(kept), rel=0.1)
+    assert gaps.count <= 19 * len(kept)
+    assert gaps.total_us / 1000 == pytest.approx(sum(last_ms) - sum(first_ms), rel=0.001)
     assert (gaps.percentile_us(50) or 0) / 1000 == pytest.approx(20, abs=1)
 
 
-def first_token_ns(record: RequestRecord) -> int:
+ROUNDING_MS = 1
+"""To which the server's timers are rounded."""
+
+
+def span_ms(record: RequestRecord) -> tuple[float, float]:
+    """From the sending of a stream's request to its first token, and to its last."""
     assert record.first_token_ns is not None
-    return record.first_token_ns
+    assert record.last_token_ns is not None
+    return (record.first_token_ns - record.sent_ns) / 1e6, (record.last_token_ns - record.sent_ns) / 1e6
 
 
 def test_what_is_open_after_the_drain_is_unfinished_with_its_age(tmp_path: Path) -> None:

@@ -230,3 +230,11 @@ class TestUnreachable:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         assert "provider" in self.run(tmp_path, "--provider", f"http://127.0.0.1:{port}")
+
+    def test_the_targets_upstream_is_not_our_provider(self, tmp_path: Path) -> None:
+        body = b'{"error": {"message": "upstream unreachable"}}'
+        head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: %d\r\n\r\n" % len(body)
+        with raw_server(head + body) as port:
+            said = self.run(tmp_path, "--target", f"http://127.0.0.1:{port}")
+        assert "is the gateway's upstream set to it?" in said

@@ -255,6 +255,14 @@ def test_chunks_are_handed_on_as_they_arrive() -> None:
         assert min(b - a for a, b in pairwise(times)) > 10_000_000
 
 
+def test_chunks_of_one_segment_have_one_time() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with site(always(head + b"3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n")) as here:
+        assert here.ask().failure is None
+        assert [chunk for chunk, _ in here.ear.chunks] == [b"abc", b"def"]
+        assert len({at for _, at in here.ear.chunks}) == 1
+
+
 def test_interim_answers_are_passed_over() -> None:
     interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
     with site(always(interim, OK)) as here:

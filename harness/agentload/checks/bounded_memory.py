@@ -32,6 +32,8 @@ class BoundedMemory(Check):
     from each quarter to the next, has failed. Without samples (a gateway elsewhere) nothing follows.
     """
 
+    stalls_only_worsen = True
+
     gauge: str = Field(default="resident_bytes", min_length=1)
     """A value in the gateway's samples; `resident_bytes` is read from the bundled gateway's process."""
     phases: tuple[PhaseName, ...] = ()

@@ -51,6 +51,8 @@ class Deadline(Check):
             + (f", up to {milliseconds(max(one.begun_late_ns for one in begun))} late" if begun else "")
             + f"; {percent_of(len(overdue), len(bounded))} of the requests ended later than that"
         )
+        if in_time is Status.INCONCLUSIVE and not failed:
+            because += ": too few to tell whether that is more than chance, so a longer run would help"
         return conclude(
             self,
             Status.FAILED if failed else in_time,

@@ -34,6 +34,7 @@ class IdleCredit(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     tenants: tuple[TenantName, ...] = ()
     """Tenants or groups that return; by default all that join at the beginning of a phase."""

@@ -24,6 +24,7 @@ class NoGhosts(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     rtt_ms: float = Field(default=10.0, ge=0)
     """Round trip between client and gateway."""

@@ -36,6 +36,7 @@ class OverloadGoodput(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase in which 1.2 × the capacity or more was offered."""

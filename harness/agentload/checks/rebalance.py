@@ -31,6 +31,7 @@ class Rebalance(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     phases: tuple[PhaseName, ...] = ()
     """The phases that begin with the change; by default every recorded one in which somebody joins or

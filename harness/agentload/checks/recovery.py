@@ -29,6 +29,8 @@ class Recovery(Check):
     time goes into work that nobody waits for any more) is metastable. Coming back later, or never, fails.
     """
 
+    stalls_only_worsen = True
+
     baseline: PhaseName = "baseline"
     """Before the disturbance, under the same load as afterwards."""
     after: PhaseName = "recovery"

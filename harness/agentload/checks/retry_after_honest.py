@@ -45,6 +45,7 @@ class RetryAfterHonest(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     quarter: tuple[TenantName, ...] = ()
     """Tenants or groups that come back much too early, on purpose."""

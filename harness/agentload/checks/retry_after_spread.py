@@ -30,6 +30,8 @@ class RetryAfterSpread(Check):
     anybody.
     """
 
+    stalls_only_worsen = True
+
     max_index: float = Field(default=6.0, gt=1)
     bin_ms: float = Field(default=100.0, gt=0)
     min_promises: int = Field(default=LEAST_PROMISES, ge=20)

@@ -16,6 +16,9 @@ from agentload.statistics import enough
 from agentload.synthetic import RunBuilder, profile
 from agentload.verdicts import conclude, finite, undecided
 
+TINY = 1e-9
+"""A bound of 1 allows no retry at all."""
+
 
 class RetryAmplification(Check):
     """Passes when the provider gets few calls per request, and hardly any that only the gateway wanted.
@@ -30,6 +33,7 @@ class RetryAmplification(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""
@@ -50,7 +54,7 @@ class RetryAmplification(Check):
         worst = max(usable, key=lambda ratios: max(self._excess(ratios)))
         total, own = self._excess(worst)
         by_gateway = own > total
-        over = max(total, own) > 1
+        over = worst.total > self.max_calls or worst.own > self.max_own
         cause = (
             f"{worst.own:.2f} calls for each attempt, so {worst.calls - worst.attempts} retries of its own"
             if by_gateway
@@ -71,8 +75,10 @@ class RetryAmplification(Check):
         )
 
     def _excess(self, ratios: _Ratios) -> tuple[float, float]:
-        """Both ratios, relative to their bounds."""
-        return ratios.total / self.max_calls, ratios.own / self.max_own
+        """Both ratios: 0 for one call each, 1 at the bound."""
+        total = (ratios.total - 1) / max(self.max_calls - 1, TINY)
+        own = (ratios.own - 1) / max(self.max_own - 1, TINY)
+        return total, own
 
     def _ratios(self, run: Run) -> list[_Ratios]:
         phases = list(self.phases or counted_phases(run))

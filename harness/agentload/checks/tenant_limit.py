@@ -28,6 +28,7 @@ class TenantLimit(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     tenants: tuple[TenantName, ...] = ()
     """Tenants or groups that have this limit; by default all."""

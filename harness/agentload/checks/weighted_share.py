@@ -32,6 +32,7 @@ class WeightedShare(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     tenants: tuple[TenantName, ...] = ()
     """Tenants or groups to compare; by default all that are active in the phase."""

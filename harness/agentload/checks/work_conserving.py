@@ -40,6 +40,7 @@ class WorkConserving(Check):
 
     needs_ledger = True
     needs_attribution = True
+    stalls_only_worsen = True
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""

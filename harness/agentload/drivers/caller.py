@@ -26,7 +26,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     ended_ns: int
     body_bytes: int = 0
     token_arrivals_ns: list[int] = []
-    """When bytes of a stream came, from its first token to its last."""
+    """When the text of a stream came."""
 
 
 class _Left(Exception):
@@ -34,25 +34,21 @@ class _Left(Exception):
 
 
 class _Ear:
-    """Passes an answer on to its reader, and notes when the parts of a stream came."""
+    """Passes an answer on to its reader."""
 
-    __slots__ = ("_enough_tokens", "_is_stream", "arrivals_ns", "patience", "reader")
+    __slots__ = ("_enough_tokens", "patience", "reader")
 
-    def __init__(self, reader: ReplyReader, is_stream: bool, enough_tokens: int | None = None) -> None:
+    def __init__(self, reader: ReplyReader, enough_tokens: int | None = None) -> None:
         self.reader = reader
         self.patience: gevent.Timeout | None = None
         """Runs out unless something comes first."""
-        self._is_stream = is_stream
         self._enough_tokens = enough_tokens
-        self.arrivals_ns: list[int] = []
 
     def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:  # noqa: ARG002
         self.reader.head(status, headers, time.time())
 
     def body(self, chunk: bytes, now_ns: int) -> bool:
         self.reader.feed(chunk, now_ns)
-        if self._is_stream:
-            self.arrivals_ns.append(now_ns)
         if self.patience is not None and self.reader.has_begun:
             self.patience.close()
             self.patience = None
@@ -85,9 +81,8 @@ class Caller:
 
     def call(self, arrival: Arrival, start: AttemptStart) -> Call:
         """Make one attempt. When the greenlet is killed meanwhile, the attempt ends as unfinished."""
-        is_stream = arrival.job.stream
-        reader = ReplyReader(is_stream, arrival.seq)
-        ear = _Ear(reader, is_stream, start.leave_after_tokens)
+        reader = ReplyReader(arrival.job.stream, arrival.seq)
+        ear = _Ear(reader, start.leave_after_tokens)
         began_ns = self.clock.now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
         request = self._writer.write(arrival, marker, began_ns)
@@ -99,9 +94,8 @@ class Caller:
             result = reader.result(Ending.LEFT, began_ns, transport_error=LEFT, worker=self.worker)
         else:
             result = self._result(reader, exchange)
-            tokens_ns = _between(ear.arrivals_ns, result) if is_stream else []
-            return Call(result, exchange.ended_ns, exchange.body_bytes, tokens_ns)
-        return Call(result, self.clock.now_ns(), 0, _between(ear.arrivals_ns, result))
+            return Call(result, exchange.ended_ns, exchange.body_bytes, reader.token_arrivals_ns)
+        return Call(result, self.clock.now_ns(), 0, reader.token_arrivals_ns)
 
     def connections(self) -> tuple[int, int, int]:
         """(opened, requests sent again, idle ones found closed), over all tenants."""
@@ -147,11 +141,3 @@ class Caller:
         client = Http1Client(self._endpoint, self.clock.now_ns, self._addresses)
         self._clients[tenant] = client
         return client
-
-
-def _between(arrivals_ns: list[int], result: AttemptResult) -> list[int]:
-    """Without what came before the first token or after the last (roles, usage, the end mark)."""
-    first_ns, last_ns = result.first_token_ns, result.last_token_ns
-    if first_ns is None or last_ns is None:
-        return []
-    return [at_ns for at_ns in arrivals_ns if first_ns <= at_ns <= last_ns]

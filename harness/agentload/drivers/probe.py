@@ -12,7 +12,7 @@ TIMEOUT_S = 5.0
 
 
 def client() -> httpx.Client:
-    """A client for control calls, never for load (its pool is O(N²)). Proxies of the environment are ignored."""
+    """A client for control calls, never for load (its pool is O(N²)). Ignores the environment's proxies."""
     return httpx.Client(timeout=TIMEOUT_S, trust_env=False, follow_redirects=False)
 
 
@@ -41,7 +41,7 @@ def chat_probe(http: httpx.Client, url: str, headers: dict[str, str], body: byte
     kind = response.headers.get("content-type", "")
     if "html" in kind:
         raise UnreachableError(
-            f"{what} at {url}: answered {response.status_code} with HTML, not JSON: is this the API's address?"
+            f"{what} at {url}: answered {response.status_code} with HTML, not JSON: is this its API?"
         )
     if response.status_code in (401, 403):
         raise UnreachableError(

@@ -114,6 +114,12 @@ class Stage:
                 )
         return None
 
+    def calls_seen(self) -> int:
+        """Calls that the provider has seen since it was reset, of whomever. Raises UnreachableError."""
+        url = f"{self.provider_url}/_fake/stats"
+        stats = probe.json_call(self.http, "GET", url, what="the provider's control")
+        return int(stats["counts"]["offered"])
+
     def ledger(self) -> ProviderLedger:
         """The provider's record of this run; from its file when it no longer answers."""
         try:

@@ -33,6 +33,10 @@ PROOFS: Mapping[str, str] = {
     "work-conserving": "provider",
     "concurrency-cap": "provider",
     "upstream-retry-after": "provider",
+    "cancel-upstream": "provider",
+    "capacity-leak": "provider",
+    "tenant-limit": "provider",
+    "no-ghosts": "queue",
     "overload-goodput": "refusals",
     "recovery": "latency",
 }

@@ -8,11 +8,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 
 import msgspec
 
 from agentload import judge, simulate
 from agentload.drivers.simulated.invariants import InvariantError
+from agentload.errors import InconclusiveError
 from agentload.model import Severity, Status, Verdict
 from agentload.selftest.cases import REFERENCE, Case, load
 
@@ -108,11 +110,20 @@ class Company:
                 if self.stopped:
                     pool.shutdown(wait=True, cancel_futures=True)
                     return
-                yield future.result()
+                yield _result(future)
 
     def stop(self) -> None:
         """End it soon."""
         self.stopped = True
+
+
+def _result(future: Future[Played]) -> Played:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise InconclusiveError(
+            "selftest: a process that played a run died (out of memory?); what was done is in selftest.jsonl"
+        ) from None
 
 
 def _leave_interrupts_to_the_parent() -> None:
