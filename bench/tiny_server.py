@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._write(STREAM_HEAD)
         for token in range(behaviour.tokens):
             at_s = now_s + behaviour.first_token_s + token * behaviour.token_s
-            # In one write: uvloop rounds times to milliseconds, and of two for one instant either may come first.
+            # In one write: uvloop rounds times to milliseconds, and may turn two of one instant round.
             data = chunk(TOKEN) if token < behaviour.tokens - 1 else chunk(TOKEN + LAST) + END
             self.loop.call_at(at_s, self._write, data)
 

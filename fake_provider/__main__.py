@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         description="A fake OpenAI-compatible provider, limited in tokens per minute, with a ledger.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8089, help="0 takes a free one (default: 8089)")
+    parser.add_argument("--port", type=int, default=9000, help="0 takes a free one (default: 9000)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, YAML or JSON")
     parser.add_argument(
         "--set",
@@ -132,7 +132,10 @@ def _provider(config: ProviderConfig, run: int, ledger_file: LedgerFile | None) 
 
 
 def _say_ready(sock: socket.socket) -> None:
-    print(json.dumps({"event": "ready", "port": sock.getsockname()[1], "pid": os.getpid()}), flush=True)
+    host, port = sock.getsockname()[:2]
+    print(json.dumps({"event": "ready", "port": port, "pid": os.getpid()}), flush=True)
+    if sys.stdout.isatty():
+        print(f"listening on http://{host}:{port}/v1/chat/completions", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,6 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
     output_tokens: int
     """0..65535: how many tokens the model shall produce; 0 leaves it to the provider's default."""
 
-    def __post_init__(self) -> None:
-        self.to_bytes()
-
     def to_bytes(self) -> bytes:
         """The ten bytes that the words stand for, without the CRC."""
         try:
@@ -62,6 +59,9 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
             return _LAYOUT.pack(self.run, self.tenant, high, low, self.attempt, self.output_tokens)
         except StructError:
             raise ValueError(f"{self!r}: a number does not fit its words") from None
+
+    __post_init__ = to_bytes
+    """Numbers that do not fit are refused when the marker is made."""
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marker:

@@ -84,8 +84,10 @@ def filler(n: int, offset: int = 0, skip: int = 0) -> str:
     """
     start = offset * _TOPIC_STEP % len(FILLER_WORDS)
     turn, end = start + skip % TOPIC_WORDS, start + TOPIC_WORDS
+    if turn + n <= end:
+        return _words(turn, turn + n)
     whole, rest = divmod(n, TOPIC_WORDS)
-    topics = (_words(turn, end) + _words(start, turn)) * whole if whole else ""
+    topics = (_words(turn, end) + _words(start, turn)) * whole
     if turn + rest <= end:
         return topics + _words(turn, turn + rest)
     return topics + _words(turn, end) + _words(start, turn + rest - TOPIC_WORDS)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 
+import msgspec
+
 from agentload import plan as planning
 from agentload.judge import overall
 from agentload.model import (
@@ -22,6 +24,7 @@ from agentload.model import (
     CallEnding,
     Distribution,
     Evidence,
+    Fault,
     GeneratorHealth,
     LedgerEntry,
     Outcome,
@@ -234,6 +237,13 @@ def run(fair: bool = True, tenants: tuple[str, ...] = (*QUIET, "flood")) -> Run:
             "versions": {"agentload": "0.1.0", "python": "3.11.7"},
         },
     )
+
+
+def with_fault() -> Run:
+    """The same, and its provider was away for a while."""
+    made = run()
+    outage = Fault(kind="outage", at_s=20.0, seconds=4.5)
+    return msgspec.structs.replace(made, profile=made.profile.model_copy(update={"faults": (outage,)}))
 
 
 @lru_cache(maxsize=2)

@@ -13,11 +13,11 @@ def main() -> None:
 
         print(f"agentload {__version__}")
         return
-    from agentload.cli import app
+    from agentload.cli import app, plugins_first
     from agentload.errors import AgentloadError, ExitCode
 
     try:
-        app()
+        app(plugins_first(sys.argv[1:]))
     except AgentloadError as error:
         for line in error.lines:
             print(line, file=sys.stderr)

@@ -80,6 +80,10 @@ def _summary(of: Run) -> dict[str, Any]:
 def _refuse_others(folder: Path, recorded: Run) -> None:
     if recorded.interrupted:
         raise UsageError(f"{folder}: the run was cut short ({recorded.interrupted}), so the two cannot agree")
+    if recorded.driver == "simulated":
+        raise UsageError(
+            f"{folder}: is a simulation itself; agree wants the folder of a live run (agentload run)"
+        )
     if recorded.meta.get("target", {}).get("kind") != "bundled":
         raise UsageError(f"{folder}: not a run of the bundled gateway, and no other can be simulated")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
 
 from agentload.errors import UsageError
 from agentload.model import NS, Profile, Tenant
 from agentload.registry import Seam, did_you_mean
+
+T = TypeVar("T")
 
 
 def lines(what: str) -> Iterator[str]:
@@ -40,6 +44,7 @@ def profile_lines(name: str, seed: int | None, settings: tuple[str, ...]) -> Ite
     yield f"seed         {drawn.seed}"
     yield f"plan         {len(drawn.arrivals)} arrivals, {drawn.closed_users} closed-loop users"
     yield f"fingerprint  {drawn.fingerprint}"
+    yield from _slots_lines(profile)
     yield from _phase_lines(profile)
     yield "tenants"
     yield from ("  " + line for line in _table({t.name: _tenant(t) for t in profile.tenants}))
@@ -48,17 +53,51 @@ def profile_lines(name: str, seed: int | None, settings: tuple[str, ...]) -> Ite
     yield from ("  " + line for line in _table({c.kind: _params(c.params) for c in profile.checks}))
 
 
-def marker_lines(text: str) -> Iterator[str]:
-    """What a marker says. Raises UsageError when the text holds none."""
+def marker_lines(texts: Iterable[str], run: Path | None = None) -> Iterator[str]:
+    """What the markers say, one line for each text that holds one. Raises UsageError when none does.
+
+    `run`: the folder of the run that they are from, to name tenants instead of numbering them.
+    """
     from fake_provider import marker
 
-    found = marker.decode(text)
-    if found is None:
+    names = () if run is None else _tenant_names(run)
+    number = 0
+    for text in texts:
+        if (found := marker.decode(text)) is not None:
+            number += 1
+            tenant = names[found.tenant] if found.tenant < len(names) else str(found.tenant)
+            yield (
+                f"run {found.run}  tenant {tenant}  seq {found.seq}  attempt {found.attempt}"
+                f"  wanted output {found.output_tokens} tokens"
+            )
+    if not number:
         raise UsageError(
             "no valid marker in this text: 13 words that begin with 'ref' (the checksum must fit)"
         )
-    yield f"run {found.run}  tenant {found.tenant}  seq {found.seq}  attempt {found.attempt}"
-    yield f"wanted output {found.output_tokens} tokens"
+
+
+def holds_marker(texts: Iterable[str]) -> bool:
+    """Whether one of the texts holds a whole marker."""
+    from fake_provider import marker
+
+    return any(marker.decode(text) is not None for text in texts)
+
+
+def _tenant_names(run: Path) -> list[str]:
+    """The tenants of a run folder, in the order of their numbers. Raises RunFolderError."""
+    from agentload.rundir import read_manifest
+
+    return [str(tenant["name"]) for tenant in read_manifest(run).profile["tenants"]]
+
+
+def _slots_lines(profile: Profile) -> Iterator[str]:
+    from agentload.profile import slots_beyond_provider
+
+    provider = "no bound" if profile.provider.slots is None else str(profile.provider.slots)
+    pools = ", ".join(f"{name} {pool.slots}" for name, pool in profile.gateway.pools.items())
+    yield f"slots        provider {provider}, gateway {pools}"
+    if beyond := slots_beyond_provider(profile):
+        yield f"warning      {beyond}"
 
 
 def _phase_lines(profile: Profile) -> Iterator[str]:
@@ -105,23 +144,28 @@ def _params(params: dict[str, object]) -> str:
 def _profiles() -> dict[str, str]:
     from agentload import profile as profiles
 
-    return {name: profiles.load(profiles.find(name)).about for name in profiles.names()}
+    rows: dict[str, str] = {}
+    for name in profiles.names():
+        try:
+            rows[name] = profiles.load(profiles.find(name)).about
+        except UsageError as error:
+            rows[name] = _unusable(error)
+    return rows
 
 
 def _policies() -> dict[str, str]:
     from agentload.scheduler import policies
 
-    return {name: _first_line(policies.SEAM.get(name)) for name in policies.SEAM.names()}
+    return _described(policies.SEAM, _first_line)
 
 
 def _mutants() -> dict[str, str]:
     from agentload import mutants
 
-    classes = {name: mutants.SEAM.get(name) for name in mutants.SEAM.names()}
-    return {
-        name: "a twin of the reference" if one.cosmetic else f"{one.row:<4} {one.breaks}"
-        for name, one in classes.items()
-    }
+    def about(one: type[mutants.Mutant]) -> str:
+        return "a twin of the reference" if one.cosmetic else f"{one.row:<4} {one.breaks}"
+
+    return _described(mutants.SEAM, about)
 
 
 def _faults() -> dict[str, str]:
@@ -129,7 +173,10 @@ def _faults() -> dict[str, str]:
     from fake_provider import faults as provider_side
 
     def about(kind: str, side: str) -> str:
-        cls = gateway_faults.SEAM.get(kind) if side == "gateway" else provider_side.of_kind(kind)
+        try:
+            cls = gateway_faults.SEAM.get(kind) if side == "gateway" else provider_side.of_kind(kind)
+        except (UsageError, LookupError) as error:
+            return _unusable(error)
         return f"{side}: {_first_line(inspect.getmodule(cls))}"
 
     return {kind: about(kind, side) for kind, side in faults.kinds().items()}
@@ -139,7 +186,22 @@ def _seam(noun: str) -> dict[str, str]:
     import importlib
 
     seam: Seam[object] = importlib.import_module(f"agentload.{noun}").SEAM
-    return {name: _first_line(seam.get(name)) for name in seam.names()}
+    return _described(seam, _first_line)
+
+
+def _described(seam: Seam[T], about: Callable[[type[T]], str]) -> dict[str, str]:
+    """A line about each; one that cannot be used says why, and hides none of the others."""
+    rows: dict[str, str] = {}
+    for name in seam.names():
+        try:
+            rows[name] = about(seam.get(name))
+        except UsageError as error:
+            rows[name] = _unusable(error)
+    return rows
+
+
+def _unusable(error: Exception) -> str:
+    return f"CANNOT BE USED: {' '.join(str(error).split())}"
 
 
 def _first_line(thing: object) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentload.errors import UsageError
-from agentload.registry import PLUGINS_VARIABLE
+from agentload.registry import PLUGINS_VARIABLE, check_plugin_folder
 
 app = typer.Typer(
     name="agentload",
@@ -31,6 +32,10 @@ SetOption = Annotated[
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Change one value of the profile, e.g. provider.slots=8."
     ),
+]
+ProviderSetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the provider, e.g. slots=8."),
 ]
 MutantOption = Annotated[
     str | None,
@@ -83,8 +88,7 @@ def common(
 ) -> None:
     """Load-testing and chaos harness for multi-tenant LLM and agent gateways."""
     for folder in plugins or []:
-        if not folder.is_dir():
-            raise UsageError(f"--plugins {folder}: is not a folder")
+        check_plugin_folder(folder)
     if plugins:
         given = [str(folder.resolve()) for folder in plugins]
         inherited = os.environ.get(PLUGINS_VARIABLE, "")
@@ -108,7 +112,7 @@ def run(
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
     bind: Annotated[
-        str, typer.Option(help="Address the Locust master listens on for workers.")
+        str, typer.Option(metavar="HOST[:PORT]", help="Where the Locust master listens for workers.")
     ] = "127.0.0.1",
     expect_workers: Annotated[
         int,
@@ -156,7 +160,10 @@ def simulate(
     quick: QuickOption = False,
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
-    """Play a profile in virtual time: the same plan, gateway, provider, checks and reports, in a second."""
+    """Play a profile in virtual time, in a second or two.
+
+    Plan, gateway, provider, checks and reports are the same as of a live run.
+    """
     from agentload import simulate as composition
 
     options = composition.Options(
@@ -178,7 +185,11 @@ def simulate(
 def agree(
     folder: Annotated[Path, typer.Argument(help="Folder of a live run of the bundled gateway.")],
 ) -> None:
-    """Compare a live run with a simulation of the same profile and seed, number by number."""
+    """Compare a live run with its simulation, number by number.
+
+    Exit code 0: they agree; 1: they differ; 3: they differ, and the live run's machine was too busy to say
+    whose fault it is; 2: not the folder of a live run of the bundled gateway.
+    """
     from agentload.agree import run as compare
 
     raise typer.Exit(compare(folder))
@@ -202,7 +213,11 @@ def selftest(
         Path | None, typer.Option(metavar="FILE", help="Write which checks kill which mutant to FILE, too.")
     ] = None,
 ) -> None:
-    """Judge the judge: break the reference gateway in many ways, and see whether the checks notice."""
+    """Break the gateway in many ways: do the checks notice?
+
+    Who judges the judge: every mutant must be killed by the check it names, and nothing may fail for the
+    reference or a twin.
+    """
     from agentload import selftest as composition
 
     options = composition.Options(
@@ -234,7 +249,10 @@ def gate(
     reruns: Annotated[int, typer.Option(min=0, max=5, help="Repeats of an inconclusive run.")] = 1,
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
-    """Run several profiles as one gate for CI: one summary, one junit.xml, one exit code."""
+    """Run several profiles as one gate for CI.
+
+    One summary, one junit.xml, one exit code. All bundled profiles together take about seven minutes.
+    """
     from agentload import gate as gates
     from agentload import run as composition
 
@@ -258,10 +276,13 @@ def gate(
 @app.command("list")
 def list_(
     what: Annotated[
-        str, typer.Argument(help="profiles, checks, mutants, policies, behaviours, workloads or arrivals.")
+        str,
+        typer.Argument(
+            help="profiles, checks, mutants, policies, behaviours, workloads, arrivals or faults."
+        ),
     ] = "profiles",
 ) -> None:
-    """List what there is: profiles, checks, mutants, policies, behaviours, workloads, arrivals."""
+    """List what there is: profiles, checks, mutants, faults …"""
     from agentload import catalogue
 
     for line in catalogue.lines(what):
@@ -270,7 +291,7 @@ def list_(
 
 @app.command()
 def show(profile: ProfileArgument, seed: SeedOption = None, settings: SetOption = None) -> None:
-    """Show a profile: its phases, tenants, checks and the plan it draws."""
+    """Show a profile: phases, tenants, checks and its plan."""
     from agentload import catalogue
 
     for line in catalogue.profile_lines(profile, seed, tuple(settings or ())):
@@ -281,7 +302,7 @@ def show(profile: ProfileArgument, seed: SeedOption = None, settings: SetOption 
 def explain(
     check: Annotated[str, typer.Argument(help="A check, as `agentload list checks` prints it.")],
 ) -> None:
-    """Say when a check passes, and print its counterexample: the smallest run that it fails."""
+    """Say when a check passes, and the smallest run it fails."""
     from agentload.judge import explain as explain_check
 
     typer.echo(explain_check(check))
@@ -300,13 +321,27 @@ def judge(
 
 @app.command()
 def decode(
-    text: Annotated[list[str], typer.Argument(help="Any text; `-` reads standard input.")],
+    text: Annotated[
+        list[str], typer.Argument(help="Any text; `-` reads standard input, a message in each line.")
+    ],
+    run_folder: Annotated[
+        Path | None,
+        typer.Option("--run", metavar="FOLDER", help="The run it is from: says the tenant's name."),
+    ] = None,
 ) -> None:
-    """Read the marker that agentload puts into messages: whose request a provider call belongs to."""
+    """Read the marker in a message: whose request is this?
+
+    Every message that agentload sends holds one. Look for it in your gateway's request log.
+    """
     from agentload import catalogue
 
-    given = sys.stdin.read() if text == ["-"] else " ".join(text)
-    for line in catalogue.marker_lines(given):
+    if text != ["-"]:
+        given = [" ".join(text)]
+    else:
+        whole = sys.stdin.read()
+        lines = whole.splitlines()
+        given = lines if catalogue.holds_marker(lines) else [whole]  # one marker may be wrapped over lines
+    for line in catalogue.marker_lines(given, run_folder):
         typer.echo(line)
 
 
@@ -342,7 +377,7 @@ def provider(
     port: PortOption = 9000,
     host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
     config: Annotated[Path | None, typer.Option(help="YAML or JSON of the provider.")] = None,
-    settings: SetOption = None,
+    settings: ProviderSetOption = None,
     ledger: Annotated[Path | None, typer.Option(help="Append every ended call to this file.")] = None,
 ) -> None:
     """Run the fake TPM-limited provider by itself."""
@@ -356,11 +391,28 @@ def provider(
 def worker(
     master: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where `agentload run --bind` listens.")],
 ) -> None:
-    """Generate load for a master on another host (`agentload run … --expect-workers N --bind ADDR`)."""
+    """Generate load for a run on another host.
+
+    That is where `agentload run … --expect-workers N --bind HOST:PORT` waits; it prints the command to paste.
+    """
     host, _, port = master.rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"worker {master}: must be HOST:PORT, e.g. 10.0.0.5:5557")
     os.execv(sys.executable, [sys.executable, "-m", "agentload.drivers.locust_worker", host, port])
+
+
+def plugins_first(arguments: list[str]) -> list[str]:
+    """The command line with `--plugins DIR`, which belongs before the command, accepted anywhere."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    moved: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments[:end])
+    for word in words:
+        if word == "--plugins":
+            moved += [word, *islice(words, 1)]
+        else:
+            (moved if word.startswith("--plugins=") else rest).append(word)
+    return [*moved, *rest, *arguments[end:]]
 
 
 def _passes(inconclusive: str) -> bool:

@@ -19,11 +19,12 @@ from rich.text import Text
 
 from agentload import profile as profiles
 from agentload import run as live
+from agentload import rundir
 from agentload.conclusion import Conclusion
 from agentload.errors import ExitCode, UsageError
 from agentload.model import Status
 from agentload.report import terminal
-from agentload.rundir import RunDir, write_file
+from agentload.rundir import file_name, write_file
 
 WORST_FIRST = (
     ExitCode.INTERRUPTED,
@@ -69,8 +70,8 @@ def run(options: Options) -> int:
     names = options.profiles or tuple(profiles.names())
     for name in names:
         live.prepare(msgspec.structs.replace(options.each, profile=name))
-    folder = RunDir.create("gate", datetime.now(), out=options.out)
-    gate = Gate(options, folder.path, console)
+    folder = rundir.new_folder("gate", datetime.now(), out=options.out)
+    gate = Gate(options, folder, console)
     for name in names:
         if gate.play(name) in ENDS_THE_GATE:
             break
@@ -104,12 +105,13 @@ class Gate:
 
     def play(self, name: str) -> ExitCode:
         """One profile, and once more while it stays inconclusive."""
-        entry = self._play_once(name, name, None)
+        label = self._label(name)
+        entry = self._play_once(name, label, None)
         for again in range(self.options.reruns):
             if entry.exit_code != ExitCode.INCONCLUSIVE:
                 break
-            self.console.print(f"\n{name} was inconclusive: once more")
-            entry = self._play_once(name, f"{name}-again-{again + 1}", entry.folder)
+            self.console.print(f"\n{entry.profile} was inconclusive: once more")
+            entry = self._play_once(name, f"{label}-again-{again + 1}", entry.folder)
         return ExitCode(entry.exit_code)
 
     def counted(self) -> list[Entry]:
@@ -135,13 +137,20 @@ class Gate:
         for name in ("summary.md", "junit.xml", "gate.json"):
             self.console.print(f"  {self.folder / name}", soft_wrap=True)
 
+    def _label(self, name: str) -> str:
+        """The profile's own name, whatever file it is read from, made unique among the folders."""
+        own = file_name(profiles.load(profiles.find(name)).name)
+        taken = {entry.folder for entry in self.entries}
+        candidates = (own, *(f"{own}-{number}" for number in range(2, len(taken) + 3)))
+        return next(label for label in candidates if label not in taken)
+
     def _play_once(self, name: str, label: str, rerun_of: str | None) -> Entry:
         folder = self.folder / label
         each = msgspec.structs.replace(self.options.each, profile=name, out=folder)
         self.console.rule(label, style="dim")
         conclusion = self._run_one(each, self.console)
         entry = Entry(
-            profile=name,
+            profile=conclusion.result.run.profile.name,
             folder=label,
             verdict=conclusion.result.summary["verdict"],
             exit_code=int(conclusion.exit_code),

@@ -16,6 +16,9 @@ from agentload.model import NS, Outcome, RequestRecord, Run
 REFUSALS = frozenset({Outcome.REJECTED, Outcome.EXPIRED})
 """Endings in which the gateway said no: at once (429, 503), or after a wait (504)."""
 
+STOPPED = "stopped-early"
+"""Reason of an attempt that was never sent because the run was ended before it was due."""
+
 
 class LogicalRequest(msgspec.Struct, frozen=True):
     """One thing a user wanted, with all attempts at it."""
@@ -154,9 +157,12 @@ def without_windows(run: Run, windows: Iterable[tuple[int, int]]) -> Run:
 
 
 def end_ns(run: Run) -> int:
-    """The last instant from which the run holds anything."""
+    """The last instant from which the run holds anything: how far it came.
+
+    Requests that were never sent are left out: after an interruption they lie in the time that never was.
+    """
     return max(
-        max((record.ended_ns for record in run.records), default=0),
+        max((r.ended_ns for r in run.records if r.outcome is not Outcome.UNSENT), default=0),
         max((call.arrived_ns for call in run.ledger), default=0),
         max((sample.at_ns for sample in run.samples), default=0),
     )
@@ -166,12 +172,15 @@ def without_undecided(run: Run) -> Run:
     """An interrupted run without the requests that the interruption left undecided.
 
     Undecided: still open (or waiting for a retry) and younger than the `drain_s` they would have been given.
-    Older ones had their chance and stay, as never answered.
+    Older ones had their chance and stay, as never answered. What would have been sent later is undecided as
+    well.
     """
     now_ns, patience_ns = end_ns(run), round(run.profile.drain_s * NS)
-    undecided = {
+    requests = logical_requests(run.records)
+    undecided = {request.seq for request in requests if request.unsent and request.last.reason == STOPPED}
+    undecided |= {
         request.seq
-        for request in logical_requests(run.records)
+        for request in requests
         if (request.last.outcome is Outcome.UNFINISHED or not request.last.final)
         and not request.answered
         and now_ns - request.first.first_due_ns < patience_ns

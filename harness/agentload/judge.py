@@ -54,6 +54,23 @@ class _Views:
         return end_ns(self.run)
 
     @cached_property
+    def phases_with_unsent(self) -> set[str]:
+        """Answers still come for a while after the load was stopped: these phases were cut all the same."""
+        return {r.phase for r in self.run.records if r.outcome is Outcome.UNSENT and r.attempt == 0}
+
+    @cached_property
+    def unserved(self) -> str | None:
+        """Why nothing may be concluded from a run in which nothing was answered and nothing arrived."""
+        sent = {record.seq for record in self.run.records if record.outcome is not Outcome.UNSENT}
+        answered = any(record.outcome is Outcome.ANSWERED for record in self.run.records)
+        if not sent or answered or self.run.ledger or not self.run.ledger_available:
+            return None
+        return (
+            f"none of the {len(sent):,} requests was answered and our provider saw none of them: "
+            "is the gateway's upstream set to it?"
+        )
+
+    @cached_property
     def without_stalls(self) -> Run | None:
         stalls = self.run.health.stalls
         if not stalls:
@@ -73,19 +90,30 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
     except (UsageError, ValidationError) as error:
         # Profiles are checked when they are read; this is for a run folder judged by another version.
         return _inconclusive(spec.kind, f"the check cannot be made: {_first_line(error)}")
-    missing = _missing(check, views.run)
-    verdict = _inconclusive(spec.kind, missing) if missing else _judge_with_doubts(spec.kind, check, views)
+    verdict = _judge_what_there_is(spec.kind, check, views)
     verdict.check, verdict.severity = spec.kind, check.severity
     return verdict
+
+
+def _judge_what_there_is(name: str, check: Check, views: _Views) -> Verdict:
+    missing = _missing(check, views.run)
+    if missing is not None:
+        return _inconclusive(name, missing)
+    if views.unserved is None:
+        return _judge_with_doubts(name, check, views)
+    # What must never be was seen all the same; everything else would be said of the wiring.
+    if check.zero_tolerance and (verdict := _safely(name, check, views.settled)).status is Status.FAILED:
+        return verdict
+    return _inconclusive(name, views.unserved)
 
 
 def _missing(check: Check, run: Run) -> str | None:
     """What the check needs and the run has not."""
     if (check.needs_ledger or check.needs_attribution) and not run.ledger_available:
-        return (
-            "this check rests on our provider's ledger, and the run has none: "
-            "put agentload's provider behind the gateway"
-        )
+        mend = "put agentload's provider behind the gateway"
+        if run.interrupted is not None:
+            mend = f"it is fetched at the end, before which the run ended ({run.interrupted})"
+        return f"this check rests on our provider's ledger, and the run has none: {mend}"
     answered = any(record.outcome is Outcome.ANSWERED for record in run.records)
     if check.needs_ledger and answered and not run.ledger:
         return (
@@ -103,6 +131,8 @@ def _missing(check: Check, run: Run) -> str | None:
 def _judge_with_doubts(name: str, check: Check, views: _Views) -> Verdict:
     verdict = _safely(name, check, views.settled)
     if verdict.status is Status.INCONCLUSIVE:
+        cut = _cut_short(name, check, verdict, views)
+        verdict.because = f"{cut}; so far, {verdict.because}" if cut else verdict.because
         return verdict
     if verdict.status is Status.FAILED and check.zero_tolerance:
         return verdict
@@ -135,11 +165,11 @@ _Doubt = Callable[[str, Check, Verdict, _Views], "str | None"]
 
 def _cut_short(_name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
     """A pass needs the phases it speaks of; a failure stands on what there was."""
-    if views.run.interrupted is None or verdict.status is not Status.PASSED:
+    if views.run.interrupted is None or verdict.status is Status.FAILED:
         return None
     for phase in _phases_named(check) or counted_phases(views.run):
         end = views.run.profile.phase_window_ns(phase)[1]
-        if views.end_ns < end:
+        if views.end_ns < end or phase in views.phases_with_unsent:
             why = views.run.interrupted
             return f"the run ended at {seconds(views.end_ns)} ({why}), before '{phase}' did: run it again"
     return None
@@ -160,6 +190,11 @@ def _bad_generator(_name: str, _check: Check, verdict: Verdict, views: _Views) -
     if health.trustworthy or verdict.details.get("stands_under_any_load"):
         return None
     why = "; ".join(health.reasons) or f"{health.issued} of {health.scheduled} requests were sent"
+    if views.run.interrupted is not None:
+        return (
+            f"the run ended at {seconds(views.end_ns)} ({views.run.interrupted}), and what it sent until "
+            f"then cannot be trusted ({why}): run it again"
+        )
     return (
         f"void, because the load was not generated as planned ({why}): use more workers or a quieter machine"
     )
@@ -172,10 +207,11 @@ def _machine_stalled(name: str, check: Check, verdict: Verdict, views: _Views) -
     if calm is None or (again := _safely(name, check, calm)).status is verdict.status:
         return None
     stalls = views.run.health.stalls
+    times = "once" if len(stalls) == 1 else f"{len(stalls)} times"
     lost_ns = sum(stall.end_ns - stall.start_ns for stall in stalls)
     return (
-        f"the machine stood still {len(stalls)} times, for {seconds(lost_ns)} in all, and without those "
-        f"moments the verdict is {again.status}: run it again on a quieter machine"
+        f"the machine stood still {times}, for {seconds(lost_ns)} in all, and without that the verdict is "
+        f"{again.status}: run it again on a quieter machine"
     )
 
 

@@ -12,7 +12,8 @@ from agentload.drivers.processes import check_file_limit, check_port_free
 from agentload.errors import UsageError
 from agentload.faults import is_gateways
 from agentload.model import Plan, Profile
-from agentload.targets import Target
+from agentload.targets import Target, is_loopback
+from agentload.targets._urls import split_url
 
 LEAST_IN_FLIGHT = 1_000
 """A machine that may not open so many connections at once can load nothing worth judging."""
@@ -65,9 +66,47 @@ def prepare(options: Options) -> Prepared:
         target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
         _check_faults(chosen)
     seed = chosen.seed if options.seed is None else options.seed
+    _check_provider(options, target)
+    bind_address(options.bind)
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
     return Prepared(profile=chosen, plan=plan.draw(chosen, seed), target=target)
+
+
+def bind_address(bind: str) -> tuple[str, int]:
+    """`--bind HOST[:PORT]`; port 0, any free one, when it does not say. Raises UsageError."""
+    host, colon, port = bind.rpartition(":")
+    if not colon:
+        host, port = bind, "0"
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise UsageError(f"--bind {bind}: must be HOST or HOST:PORT, e.g. 10.0.0.5:5557")
+    return host, int(port)
+
+
+def _check_provider(options: Options, target: Target | None) -> None:
+    """A provider that runs already is given by its root, where its control is, and listens where it does."""
+    written = target.provider.running if target is not None else None
+    url = options.provider_url or written
+    if url is None:
+        return
+    if options.provider_port:
+        raise UsageError(
+            f"--provider-port {options.provider_port}: is for a provider that is started here, but one runs "
+            "already (--provider, or provider.running of the target file): leave out one of the two"
+        )
+    where = f"provider.running {url}" if options.provider_url is None else f"--provider {url}"
+    try:
+        address = split_url(url)
+    except ValueError as error:
+        raise UsageError(f"{where.rpartition(' ')[0]}: {error}") from None
+    if address.path:
+        root = url.rstrip("/").removesuffix(address.path)
+        raise UsageError(f"{where}: must be the provider's root: {root}, without {address.path}")
+    if not is_loopback(address.host) and address.host not in options.allow_hosts:
+        raise UsageError(
+            f"{where}: {address.host} is not this machine; "
+            f"load it only if it is yours, with --allow-host {address.host}"
+        )
 
 
 def _check_faults(chosen: Profile) -> None:

@@ -28,7 +28,7 @@ from agentload.profile_cross_checks import (
 )
 from agentload.profile_faults import check_windows, read_faults
 from agentload.registry import Seam
-from agentload.scheduler.config import GatewayConfig, TenantConfig, UpstreamLimits
+from agentload.scheduler.config import GatewayConfig, PoolConfig, TenantConfig, UpstreamLimits
 from agentload.validation import model_named, validate, validate_kind
 from agentload.yaml_positions import Document, Path, shown
 from fake_provider.config import ProviderConfig
@@ -233,7 +233,7 @@ def _assemble(
         phases=tuple(Phase(**dict(phase)) for phase in phases),
         tenants=tenants,
         provider=top.provider,
-        gateway=_gateway(top, tenants, document.get(("gateway", "upstream")) or {}),
+        gateway=_gateway(top, tenants, document),
         checks=tuple(specs),
         faults=tuple(faults),
         drain_s=top.drain_s,
@@ -259,8 +259,9 @@ def _expanded(written: _Written) -> Iterator[Tenant]:
         )
 
 
-def _gateway(top: _Top, tenants: Sequence[Tenant], upstream: dict[str, Any]) -> GatewayConfig:
+def _gateway(top: _Top, tenants: Sequence[Tenant], document: Document) -> GatewayConfig:
     """The gateway knows the profile's tenants and the provider's limits, unless it was told otherwise."""
+    upstream: dict[str, Any] = document.get(("gateway", "upstream")) or {}
     from_provider = {
         "tokens_per_minute": top.provider.tokens_per_minute,
         "requests_per_minute": top.provider.requests_per_minute,
@@ -273,5 +274,17 @@ def _gateway(top: _Top, tenants: Sequence[Tenant], upstream: dict[str, Any]) -> 
         update={
             "upstream": UpstreamLimits.model_validate({**from_provider, **upstream}),
             "tenants": {**contracts, **top.gateway.tenants},
+            "pools": _pools(top, document),
         }
     )
+
+
+def _pools(top: _Top, document: Document) -> dict[str, PoolConfig]:
+    """The pools; those that do not say their `slots` share what the others leave of the provider's."""
+    pools = dict(top.gateway.pools)
+    silent = [name for name in pools if document.get(("gateway", "pools", name, "slots")) is None]
+    if top.provider.slots is None or not silent:
+        return pools
+    left = top.provider.slots - sum(pool.slots for name, pool in pools.items() if name not in silent)
+    slots = max(1, left // len(silent))
+    return pools | {name: pools[name].model_copy(update={"slots": slots}) for name in silent}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import time
 from typing import Any
 
@@ -20,7 +21,7 @@ from agentload.drivers.stage import ProviderLedger, Stage
 from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.interrupts import INTERRUPTED
 from agentload.model import NS, Profile, RequestRecord, Sample, Stall
-from agentload.order import Options, Prepared
+from agentload.order import Options, Prepared, bind_address
 from agentload.report import live_view
 from agentload.rundir import Manifest, RunDir
 from agentload.storage import read_lines
@@ -90,6 +91,7 @@ class Recording:
         stage.begin_run()
 
     def _master_config(self, target: Target) -> protocol.MasterConfig:
+        host, port = bind_address(self.options.bind)
         return protocol.MasterConfig(
             profile=self.manifest.profile,
             seed=self.prepared.plan.seed,
@@ -98,7 +100,8 @@ class Recording:
             run_dir=str(self.folder.path),
             workers=self.options.workers,
             expect_workers=self.options.expect_workers,
-            bind=self.options.bind,
+            bind=host,
+            bind_port=port,
             in_flight_cap=_in_flight_cap(),
             fingerprint=self.prepared.plan.fingerprint,
         )
@@ -146,7 +149,16 @@ class Recording:
                 self.manifest.interrupted = self.manifest.interrupted or event.interrupted
             case protocol.MasterReady():
                 if self.options.expect_workers:
-                    self.view.update({"notes": [f"waiting for workers on port {event.port}"]})
+                    self._invite(event.port)
+
+    def _invite(self, port: int) -> None:
+        """What to type on the other hosts."""
+        host, _ = bind_address(self.options.bind)
+        reachable = socket.gethostname() if host in ("*", "0.0.0.0") else host
+        self.console.print(
+            f"waiting for {self.options.expect_workers} workers: agentload worker {reachable}:{port}",
+            soft_wrap=True,
+        )
 
     def _sample(self, stage: Stage, t0_ns: int, samples: rundir.JsonLines) -> None:
         def keep(sample: Sample) -> None:
@@ -192,7 +204,12 @@ class Recording:
         except InconclusiveError:
             return
         records, _ = read_lines(self.folder.records_path, RequestRecord)
-        health = reassess(health, records, self.prepared.profile.duration_ns)
+        health = reassess(
+            health,
+            records,
+            self.prepared.profile.duration_ns,
+            interrupted=self.manifest.interrupted is not None,
+        )
         t0_ns = self.manifest.t0_ns
         for stall in raw.stalls:
             start, end = int(stall["start_ns"]) - t0_ns, int(stall["end_ns"]) - t0_ns

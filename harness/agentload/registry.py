@@ -31,6 +31,27 @@ def did_you_mean(word: str, known: list[str]) -> str:
     return f" (known: {', '.join(known)})" if known else ""
 
 
+PLUGIN_SEAMS = (
+    "arrivals", "behaviours", "checks", "faults", "gateway_faults", "mutants", "policies", "profiles",
+    "targets", "workloads",
+)  # fmt: skip
+"""The folders that a plug-in folder may hold."""
+
+
+def check_plugin_folder(folder: Path) -> None:
+    """Refuse a `--plugins` folder that would add nothing. Raises UsageError with the mend."""
+    if not folder.is_dir():
+        raise UsageError(f"--plugins {folder}: is not a folder")
+    if any((folder / seam).is_dir() for seam in PLUGIN_SEAMS):
+        return
+    if folder.resolve().name in PLUGIN_SEAMS:
+        raise UsageError(
+            f"--plugins {folder}: is one level too deep (did you mean '{folder.resolve().parent}'?)"
+        )
+    known = ", ".join(f"{seam}/" for seam in PLUGIN_SEAMS)
+    raise UsageError(f"--plugins {folder}: adds nothing: it holds none of {known}")
+
+
 def plugin_folders(seam: str) -> list[Path]:
     """Existing `FOLDER/<seam>` folders, in the order of AGENTLOAD_PLUGINS."""
     folders = os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)
@@ -93,18 +114,24 @@ class Seam(Generic[T]):
         return module
 
     def _instance_of(self, module: ModuleType, path: Path) -> type[T]:
-        def is_instance(value: Any) -> bool:
+        def is_candidate(value: Any) -> bool:
             return (
                 inspect.isclass(value)
                 and issubclass(value, self.contract)
                 and value.__module__ == module.__name__
-                and not inspect.isabstract(value)
                 and not value.__name__.startswith("_")
             )
 
-        classes = [value for _, value in inspect.getmembers(module, is_instance)]
+        candidates = [value for _, value in inspect.getmembers(module, is_candidate)]
+        classes = [value for value in candidates if not inspect.isabstract(value)]
         if len(classes) != 1:
             raise UsageError(
                 f"{path}: must define exactly one {self.contract.__name__}, found {len(classes)}"
+                + "".join(f"; {_unfinished(value)}" for value in candidates if value not in classes)
             )
         return cast(type[T], classes[0])
+
+
+def _unfinished(abstract: type) -> str:
+    missing = sorted(getattr(abstract, "__abstractmethods__", ()))
+    return f"{abstract.__name__} does not define {', '.join(missing)}"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from pydantic import ValidationError
 from rich.console import Console
 
-from agentload import rundir
+from agentload import checks, rundir
 from agentload.circumstances import bundled, circumstances
 from agentload.conclusion import Conclusion, conclude
+from agentload.errors import UsageError
 from agentload.interrupts import interruptible
-from agentload.model import NS
+from agentload.model import NS, Run
 from agentload.order import Options, Prepared, prepare
+from agentload.profile import slots_beyond_provider
 from agentload.recording import Recording
-from agentload.rundir import RunDir
+from agentload.rundir import RunDir, RunFolderError
 
 __all__ = ["Options", "judge_folder", "prepare", "record", "run"]
 
@@ -42,6 +47,8 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
             f"{prepared.profile.duration_ns / NS:g} s, into {folder.path}",
             soft_wrap=True,
         )
+        if prepared.target is None and (beyond := slots_beyond_provider(prepared.profile)):
+            console.print(f"warning: {beyond}", style="yellow", soft_wrap=True)
         recording.make()
         return conclude(
             folder,
@@ -52,6 +59,38 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
 
 
 def judge_folder(path: Path, *, inconclusive_passes: bool) -> int:
-    """Decide again from what a run left behind."""
+    """Decide again from what a run left behind.
+
+    Raises RunFolderError, before anything is written, for a folder that cannot be judged here.
+    """
     console = Console(highlight=False)
-    return conclude(RunDir(path), console, inconclusive_passes=inconclusive_passes).exit_code
+    recorded = rundir.load(path)
+    _refuse_unknown_checks(path, recorded)
+    concluded = conclude(RunDir(path), console, recorded=recorded, inconclusive_passes=inconclusive_passes)
+    return concluded.exit_code
+
+
+def _refuse_unknown_checks(path: Path, recorded: Run) -> None:
+    """A check from a plug-in that is not at hand must not cost the folder its good reports."""
+    for spec in recorded.profile.checks:
+        try:
+            checks.make(spec)
+        except (UsageError, ValidationError) as error:
+            known = spec.kind in checks.SEAM.names()
+            because = "its parameters do not fit" if known else str(error)
+            plugins = _plugins_of(recorded.meta["command"])
+            mend = f"judge it with {plugins}" if plugins else "judge it with the version that recorded it"
+            raise RunFolderError(
+                f"{path}: its check '{spec.kind}' cannot be made here ({because}): {mend}"
+            ) from error
+
+
+def _plugins_of(command: Sequence[str]) -> str:
+    """The `--plugins DIR` of a command line; empty where it had none."""
+    given: list[str] = []
+    for word, following in zip(command, [*command[1:], ""], strict=True):
+        if word == "--plugins":
+            given += [word, following]
+        elif word.startswith("--plugins="):
+            given.append(word)
+    return shlex.join(given)

@@ -112,6 +112,7 @@ class RunDir:
         self.health_path = path / "generator.json"
         self.latency_log = path / "latency.hlog"
         self.logs = path / "logs"
+        self.provider_ledger_path = self.logs / "provider-ledger.jsonl"
 
     @classmethod
     def create(
@@ -121,16 +122,9 @@ class RunDir:
 
         Raises UsageError when `out` holds something already, StorageError when it cannot be made.
         """
-        if out is not None:
-            _refuse_occupied(out)
-            folder = out
-        else:
-            folder = _unused((reports or Path("reports")) / f"{_file_name(profile_name)}-{now:%Y%m%d-%H%M%S}")
-        try:
-            (folder / "logs").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise storage_error(error, folder, "") from error
-        return cls(folder)
+        folder = cls(new_folder(profile_name, now, out=out, reports=reports))
+        make_folder(folder.logs)
+        return folder
 
     def records(self) -> JsonLines:
         """A writer for RequestRecords."""
@@ -181,6 +175,25 @@ class RunDir:
         )
 
 
+def new_folder(name: str, now: datetime, *, out: Path | None = None, reports: Path | None = None) -> Path:
+    """A new, empty folder for a run or for several. Raises as `RunDir.create` does."""
+    if out is not None:
+        _refuse_occupied(out)
+        folder = out
+    else:
+        folder = _unused((reports or Path("reports")) / f"{file_name(name)}-{now:%Y%m%d-%H%M%S}")
+    make_folder(folder)
+    return folder
+
+
+def make_folder(folder: Path) -> None:
+    """With its parents, if it is not there. Raises StorageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, folder, "") from error
+
+
 def manifest_of(profile: Profile, plan: Plan, driver: str, started: datetime, **more: Any) -> Manifest:
     """The manifest of a run that begins; `more` are further Manifest fields (target, command, versions …)."""
     return Manifest(
@@ -207,7 +220,8 @@ def _unused(folder: Path) -> Path:
     return candidate
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
+    """The name as a file or folder may have it."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "run"
 
 
@@ -218,13 +232,15 @@ def load(path: Path) -> Run:
     """The run a folder holds, ready to be judged again.
 
     A torn last line (a crash in the middle of a write) is skipped and counted in `health.records_lost`;
-    anything worse is a RunFolderError or DamagedFileError of one line.
+    anything worse is a RunFolderError or DamagedFileError of one line. A run whose process died has no ledger
+    yet; it is made of the lines that the provider wrote down by itself.
     """
     folder = RunDir(path)
     manifest = read_manifest(path)
     profile = _profile(folder.manifest_path, manifest)
     records, torn = read_lines(folder.records_path, RequestRecord)
-    ledger, torn_calls = read_lines(folder.ledger_path, LedgerEntry)
+    ledger, torn_calls = _ledger(folder, profile, manifest)
+    recovered = bool(ledger) and not manifest.finished
     samples, torn_samples = read_lines(folder.samples_path, Sample)
     health = _health(folder.health_path, manifest, records)
     health.records_lost += torn
@@ -236,13 +252,34 @@ def load(path: Path) -> Run:
         ledger=ledger,
         samples=samples,
         health=health,
-        unattributed=manifest.unattributed,
-        # The ledger is fetched when the run is over: one that died has none, or half of one.
-        ledger_available=manifest.ledger_available and manifest.finished,
-        interrupted=manifest.interrupted
-        or (None if manifest.finished else "its process died before the end"),
+        unattributed=sum(call.tenant is None for call in ledger) if recovered else manifest.unattributed,
+        ledger_available=manifest.ledger_available and (manifest.finished or recovered),
+        interrupted=_interrupted(manifest, recovered),
         meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples},
     )
+
+
+def _ledger(folder: RunDir, profile: Profile, manifest: Manifest) -> tuple[list[LedgerEntry], int]:
+    """The ledger, and how many torn lines were skipped.
+
+    It is fetched when the run is over: one that died has none, or half of one, but the provider's own file.
+    """
+    if manifest.finished:
+        return read_lines(folder.ledger_path, LedgerEntry)
+    if not manifest.t0_ns:
+        return [], 0
+    raw, torn = read_lines(folder.provider_ledger_path, dict[str, Any])
+    names = [tenant.name for tenant in profile.tenants]
+    calls = ledger_from_provider(raw, names, manifest.t0_ns)
+    # Before the run's zero lies the request that tried whether the target is there.
+    return [call for call in calls if call.arrived_ns >= 0], torn
+
+
+def _interrupted(manifest: Manifest, recovered: bool) -> str | None:
+    if manifest.finished:
+        return manifest.interrupted
+    because = manifest.interrupted or "its process died before the end"
+    return f"{because}; the ledger is what the provider wrote down by itself" if recovered else because
 
 
 def meta(manifest: Manifest) -> dict[str, Any]:

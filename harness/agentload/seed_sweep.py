@@ -25,7 +25,7 @@ from agentload.errors import ExitCode
 from agentload.interrupts import interruptible
 from agentload.model import Profile, Severity, Status, Verdict, worst
 from agentload.report import facts, terminal, text
-from agentload.rundir import JsonLines, RunDir, write_file
+from agentload.rundir import JsonLines, new_folder, write_file
 from agentload.simulate import Options
 
 PROCESSES = 2
@@ -57,13 +57,13 @@ def judge_seed(chosen: Profile, seed: int, mutant: str | None = None) -> SeedRes
 
 def run(options: Options, chosen: Profile, first_seed: int, console: Console) -> int:
     """The command: simulates, prints a table of seed × verdict and the counts. Returns the exit code."""
-    folder = RunDir.create(f"{chosen.name}-seeds", datetime.now(), out=options.out)
+    folder = new_folder(f"{chosen.name}-seeds", datetime.now(), out=options.out)
     seeds = range(first_seed, first_seed + options.seeds)
     terminal.never_fail_on_letters(console)
     results: list[SeedResult] = []
     sweep = Sweep(chosen, seeds, options.mutant)
-    with interruptible(sweep.stop), JsonLines(folder.path / "seeds.jsonl") as lines:
-        where = f"seeds {seeds[0]} to {seeds[-1]}, into {folder.path}"
+    with interruptible(sweep.stop), JsonLines(folder / "seeds.jsonl") as lines:
+        where = f"seeds {seeds[0]} to {seeds[-1]}, into {folder}"
         console.print(f"{chosen.name}: {chosen.about}\n{where}", soft_wrap=True)
         for result in sweep.results():
             results.append(result)
@@ -71,9 +71,9 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
             console.print(_line(result, console.options.ascii_only), soft_wrap=True)
     summary = summarise(chosen, results, options.mutant)
     as_json = msgspec.json.format(msgspec.json.encode(summary), indent=2)
-    write_file(folder.path / "seeds.json", as_json + b"\n")
+    write_file(folder / "seeds.json", as_json + b"\n")
     console.print(_counts(summary, console.options.ascii_only))
-    console.print(f"\n  {folder.path / 'seeds.jsonl'}\n  {folder.path / 'seeds.json'}", soft_wrap=True)
+    console.print(f"\n  {folder / 'seeds.jsonl'}\n  {folder / 'seeds.json'}", soft_wrap=True)
     if sweep.stopped:
         console.print(f"interrupted after {len(results)} of {len(seeds)} seeds")
         return ExitCode.INTERRUPTED

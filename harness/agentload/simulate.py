@@ -109,6 +109,8 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
             f"{chosen.duration_ns / NS:g} s of virtual time, into {folder.path}",
             soft_wrap=True,
         )
+        if beyond := profile.slots_beyond_provider(chosen):
+            console.print(f"warning: {beyond}", style="yellow", soft_wrap=True)
         recorded = recording.record()
         _write_down(folder, manifest, recorded, started)
         recorded.meta |= rundir.meta(manifest) | {"digest": recorded.meta["digest"]}

@@ -78,8 +78,15 @@ def milliseconds(ns: float) -> str:
 
 
 def seconds(ns: float) -> str:
-    """`1.25 s`."""
-    return f"{ns / NS:.2f} s"
+    """`1.25 s`; what would round to nothing in milliseconds."""
+    if 0 < abs(ns) < 10_000_000:
+        return milliseconds(ns)
+    return f"{ns / NS:.2f} s" if ns else "0 s"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 request`, `2 requests`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def finite(value: float, digits: int = 3) -> float | None:

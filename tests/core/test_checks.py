@@ -411,6 +411,7 @@ def test_nobody_may_be_left_with_nothing_even_if_refused_at_once() -> None:
     verdict = NoStarvation().judge(build.run())
     assert verdict.status is FAILED
     assert verdict.because.startswith("poor got no answer")
+    assert (verdict.measured, verdict.censored) == (None, True), "never, and not 0 s within the bound"
     build.answered("poor", 5_000)
     assert NoStarvation().judge(build.run()).status is PASSED
 

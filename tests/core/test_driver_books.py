@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentload.drivers.bookkeeper import BATCH, Bookkeeper
+from agentload.drivers.call import Call
 from agentload.drivers.collector import Collector, Files
 from agentload.drivers.health import assess, highest_stated, lateness_bound_ms, reassess
 from agentload.drivers.heartbeat import ProcessorUse, StallFinder, resident_bytes, run_queue_wait_ns
@@ -23,6 +25,7 @@ from agentload.drivers.protocol import (
     read_event,
 )
 from agentload.drivers.tally import Tally
+from agentload.logical import AttemptResult
 from agentload.measure import read_log
 from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord, Stall
 
@@ -135,6 +138,40 @@ def test_gaps_lie_between_arrivals() -> None:
     assert (gaps.metric, gaps.state.total_us, gaps.state.max_us) == ("inter-token", 5000, 3000)
 
 
+# --------------------------------------------------------------------------- bookkeeper
+
+
+def test_what_has_ended_is_settled_in_batches_and_in_order() -> None:
+    told: list[int] = []
+    books = Bookkeeper(Tally(), lambda record, _: told.append(record.seq))
+    for seq in range(BATCH + 2):
+        books.keep(record(seq), call())
+    assert told == list(range(BATCH))
+    books.settle()
+    assert told == list(range(BATCH + 2))
+    books.keep(record(BATCH + 2), call())
+    assert [one.seq for one in books.take_records()] == [*told] == list(range(BATCH + 3))
+    assert books.take_records() == []
+    assert books.tally.counts["a"].outcomes == {"answered": BATCH + 3}
+
+
+def test_what_was_never_sent_is_counted_and_told_to_nobody() -> None:
+    told: list[int] = []
+    books = Bookkeeper(Tally(), lambda record, _: told.append(record.seq))
+    books.keep(record(0, outcome=Outcome.UNSENT), None)
+    books.keep(record(1, stream=True), call([1 * MS, 3 * MS, 6 * MS]))
+    assert [one.seq for one in books.take_records()] == [0, 1]
+    assert told == [1]
+    counts, histograms = books.tally.take()
+    assert counts["a"].outcomes == {"unsent": 1, "answered": 1}
+    assert [h.state.total_us for h in histograms if h.metric == "inter-token"] == [5000]
+
+
+def call(token_arrivals_ns: list[int] | None = None) -> Call:
+    result = AttemptResult(outcome=Outcome.ANSWERED, sent_ns=1 * MS)
+    return Call(result, 11 * MS, token_arrivals_ns=token_arrivals_ns or [])
+
+
 # --------------------------------------------------------------------------- collector
 
 
@@ -241,6 +278,20 @@ def test_each_flaw_is_named(changes: dict[str, object], said: str) -> None:
     assert not found.trustworthy
     assert len(found.reasons) == 1
     assert said in found.reasons[0]
+
+
+def never_sent(seq: int, reason: str) -> RequestRecord:
+    record = sent(seq, 0)
+    return msgspec.structs.replace(record, outcome=Outcome.UNSENT, reason=reason)
+
+
+def test_what_an_interrupted_run_would_have_sent_later_is_not_missing() -> None:
+    records = [sent(k, 0) for k in range(30)] + [never_sent(k, "stopped-early") for k in range(30, 40)]
+    health = healthy(scheduled=40, issued=30)
+    assert reassess(health, records, 10_000_000_000, interrupted=True).reasons == []
+    assert "10 of 40 planned" in reassess(health, records, 10_000_000_000).reasons[0]
+    records[-1] = never_sent(39, "load-generator-error")
+    assert "1 of 40 planned" in reassess(health, records, 10_000_000_000, interrupted=True).reasons[0]
 
 
 def test_slow_targets_forgive_a_little_lateness() -> None:

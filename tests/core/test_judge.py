@@ -16,8 +16,11 @@ from agentload.history import without_windows
 from agentload.judge import judge, overall
 from agentload.model import (
     NS,
+    CallEnding,
+    LedgerEntry,
     Outcome,
     Run,
+    Sample,
     Severity,
     Spec,
     Stall,
@@ -39,12 +42,20 @@ def one(run: Run, check: Spec | str) -> Verdict:
     return verdict
 
 
+def wired(run: Run) -> Run:
+    """With one call of another request at the provider: it is behind the gateway, whatever was refused."""
+    if not run.ledger:
+        run.ledger = [LedgerEntry(call=0, arrived_ns=0, ending=CallEnding.FAULTED, tenant="a", seq=10**6)]
+    return run
+
+
 def example(name: str) -> Run:
-    return SEAM.get(name).example()[1]
+    return wired(SEAM.get(name).example()[1])
 
 
 def counterexample(name: str) -> tuple[Run, Spec]:
     check, run = SEAM.get(name).counterexample()
+    run = wired(run)
     return run, Spec(kind=name, params=check.model_dump(mode="json", exclude_defaults=True))
 
 
@@ -64,7 +75,7 @@ def test_every_check_of_the_profile_is_judged_in_order_under_its_own_name_and_se
         Spec(kind="retry-after-present"),
         Spec(kind="own-answer"),
     ]
-    verdicts = judge(with_checks(build.run(), *specs))
+    verdicts = judge(with_checks(wired(build.run()), *specs))
     assert [(v.check, v.severity, v.status) for v in verdicts] == [
         ("retry-after-syntax", Severity.SHOULD, PASSED),
         ("retry-after-present", Severity.MUST, PASSED),
@@ -150,6 +161,35 @@ def test_a_provider_that_saw_nothing_is_a_wiring_error_not_a_perfect_gateway() -
     verdict = one(run, "provider-limit")
     assert verdict.status is INCONCLUSIVE
     assert "upstream" in verdict.because
+
+
+def never_reached(status: int) -> Run:
+    """A gateway whose upstream is somebody else's answers everything itself."""
+    build = RunBuilder(profile(checks=[Spec(kind=name) for name in SEAM.names()]))
+    for k in range(100):
+        build.refused("a" if k % 2 else "b", 50 * k, status=status, retry_after="2")
+    return build.run()
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_a_run_in_which_nothing_reached_the_provider_passes_nothing(status: int) -> None:
+    found = judge(never_reached(status))
+    unserved = "none of the 100 requests was answered and our provider saw none of them"
+    for verdict in found:
+        assert verdict.status is not PASSED
+        if verdict.status is INCONCLUSIVE:
+            assert verdict.because.startswith(unserved), verdict.check
+        else:
+            assert SEAM.get(verdict.check).zero_tolerance
+    assert {v.check: v.status for v in found}["no-starvation"] is INCONCLUSIVE, "not the gateway's doing"
+
+
+def test_where_the_provider_saw_something_or_is_not_ours_the_checks_decide() -> None:
+    run = never_reached(503)
+    run.ledger_available = False
+    assert one(run, "retry-after-present").status is PASSED
+    assert one(wired(never_reached(503)), "retry-after-present").status is PASSED
+    assert one(wired(never_reached(503)), "no-starvation").status is FAILED
 
 
 @pytest.mark.parametrize(("strays", "status"), [(1, PASSED), (3, INCONCLUSIVE)])
@@ -274,7 +314,7 @@ def test_a_failure_that_only_a_stall_explains_decides_nothing() -> None:
     run = stalled(slow=8)  # 8 of 100 slow, all of them in the stall
     verdict = one(run, "victim-latency")
     assert verdict.status is INCONCLUSIVE
-    assert "stood still 1 times, for 1.00 s" in verdict.because
+    assert "stood still once, for 1.00 s" in verdict.because
     run.health.stalls = []
     assert one(run, "victim-latency").status is FAILED
 
@@ -342,6 +382,41 @@ def test_phases_that_were_completed_may_pass() -> None:
     run.interrupted = "Ctrl-C"
     assert one(run, Spec(kind="no-starvation", params={"phases": ["load"]})).status is PASSED
     assert one(run, "no-starvation").status is INCONCLUSIVE
+
+
+def stopped_early(run: Run, at_ms: float) -> Run:
+    """As the driver leaves it: what was due later is there as never sent, and the generator says so."""
+    for record in run.records:
+        if record.due_ns > at_ms * MS:
+            record.outcome, record.reason = Outcome.UNSENT, "stopped-early"
+            record.sent_ns = record.ended_ns = record.due_ns
+    run.ledger = [c for c in run.ledger if c.arrived_ns <= at_ms * MS]
+    run.interrupted = "interrupted by the user"
+    return run
+
+
+def test_the_run_ends_with_what_was_sent_not_with_what_was_not() -> None:
+    run = stopped_early(example("victim-latency"), 17_000)
+    verdict = one(run, "victim-latency")
+    assert verdict.status is INCONCLUSIVE
+    assert verdict.because.startswith("the run ended at 17."), verdict.because
+    assert "(interrupted by the user), before 'noise' did: run it again" in verdict.because
+    assert "workers" not in verdict.because
+
+
+def test_a_phase_that_was_cut_is_cut_though_its_last_answers_came_after_its_end() -> None:
+    run = stopped_early(example("victim-latency"), 18_500)
+    run.samples.append(Sample(at_ns=21 * NS, source="gateway", values={}))
+    assert "before 'noise' did" in one(run, "victim-latency").because
+
+
+def test_who_interrupted_the_run_is_not_told_to_use_more_workers() -> None:
+    run, spec = counterexample("victim-latency")
+    verdict = one(untrustworthy(stopped_early(run, 18_500), "900 requests were not sent"), spec)
+    assert verdict.status is INCONCLUSIVE
+    assert verdict.because.startswith("the run ended at 18.")
+    assert "interrupted by the user" in verdict.because
+    assert "workers" not in verdict.because
 
 
 def test_requests_that_the_interruption_cut_off_are_not_held_against_the_gateway() -> None:

@@ -121,3 +121,41 @@ def test_the_noisy_neighbor_is_decidable() -> None:
         capacity = noisy.provider.tokens_per_minute / 60 / 48
         assert flood.params["rate"] == pytest.approx(5 * capacity, rel=0.01)
         assert 3 * quiet.params["rate"] < capacity / 2
+
+
+def test_a_pool_that_does_not_say_has_the_providers_slots() -> None:
+    assert {name: pool.slots for name, pool in parsed().gateway.pools.items()} == {"shared": 4}
+    said = parsed(TEXT.replace("{shared: {", "{shared: {slots: 9, ")).gateway.pools
+    assert said["shared"].slots == 9
+    without = TEXT.replace(", slots: 4", "")
+    assert parsed(without).gateway.pools["shared"].slots == 16, "the provider has no bound"
+    no_pools = TEXT.replace("  pools: {shared: {classes: {standard: {}, premium: {}}}}\n", "").replace(
+        "  tenants: {special: {class: premium, weight: 9}}\n", ""
+    )
+    assert [pool.slots for pool in parsed(no_pools).gateway.pools.values()] == [4]
+
+
+@pytest.mark.parametrize(
+    ("first", "slots", "expected"),
+    [("slots: 3, ", 8, (3, 5)), ("", 8, (4, 4)), ("slots: 9, ", 8, (9, 1)), ("", 1, (1, 1))],
+)
+def test_pools_share_what_is_left(first: str, slots: int, expected: tuple[int, int]) -> None:
+    pools = f"{{a: {{{first}classes: {{standard: {{}}}}}}, b: {{classes: {{premium: {{}}}}}}}}"
+    text = TEXT.replace("{shared: {classes: {standard: {}, premium: {}}}}", pools)
+    made = parsed(text.replace("slots: 4}", f"slots: {slots}}}")).gateway.pools
+    assert tuple(pool.slots for pool in made.values()) == expected
+
+
+def test_more_slots_than_the_providers_are_warned_of() -> None:
+    assert profile.slots_beyond_provider(parsed()) is None
+    told = parsed(TEXT.replace("{shared: {", "{shared: {slots: 9, "))
+    assert "9 slots are more than the provider's 4" in str(profile.slots_beyond_provider(told))
+    queues = parsed(
+        TEXT.replace("{shared: {", "{shared: {slots: 9, ").replace("slots: 4}", "slots: 4, overflow: queue}")
+    )
+    assert profile.slots_beyond_provider(queues) is None, "such a provider refuses nobody"
+
+
+@pytest.mark.parametrize("name", profile.names())
+def test_no_bundled_profiles_gateway_has_more_slots_than_its_provider(name: str) -> None:
+    assert profile.slots_beyond_provider(profile.load(profile.find(name))) is None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from agentload import arrivals, behaviours, profile, workloads
+from agentload.gateway import config_file
+from agentload.gateway.settings import GatewaySettings
 from agentload.registry import Seam
+from agentload.scheduler.config import GatewayConfig
+from fake_provider.config import ProviderConfig
 
 README = (profile.bundled_folder() / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
@@ -38,3 +46,56 @@ def test_the_mistake_it_shows_is_the_one_that_is_reported() -> None:
     with pytest.raises(profile.ProfileError) as raised:
         profile.parse(EXAMPLES[0].replace("rate: 5", "rate: -5"), "my-first.yaml")
     assert raised.value.lines == (f"my-first.yaml:{shown[1]}: {shown[2]}",)
+
+
+# --------------------------------------------------------------------------- the tables of keys
+
+
+def table(heading: str) -> dict[str, str]:
+    """Key → default, of the tables below a heading."""
+    section = README.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([A-Za-z0-9_.]+)` \| .* \| (.*) \|$", section, re.MULTILINE))
+
+
+def fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted key and default of every field; P, C and T stand for names."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        inner = [a for a in (field.annotation, *get_args(field.annotation)) if isinstance(a, type)]
+        models = [a for a in inner if issubclass(a, BaseModel) and a.__name__ != "FaultSpec"]
+        if models:
+            letter = {"pools": ".P", "classes": ".C", "tenants": ".T"}.get(name, "")
+            yield from fields(models[0], f"{key}{letter}.")
+        else:
+            yield key, field.get_default(call_default_factory=True)
+
+
+def agree(shown: dict[str, str], real: dict[str, Any]) -> None:
+    assert list(shown) == list(real)
+    for key, default in real.items():
+        if default is None or "`provider`" in shown[key]:
+            continue  # said in words
+        if default == ():
+            assert shown[key] == "[]"
+        elif isinstance(default, tuple):
+            assert shown[key] == f"[{', '.join(default)}]"
+        elif isinstance(default, str):
+            assert shown[key] == default
+        else:
+            assert json.loads(shown[key]) == default, key
+
+
+def test_it_has_every_key_of_the_provider() -> None:
+    agree(table("The provider's keys"), dict(fields(ProviderConfig)))
+
+
+def test_it_has_every_key_of_the_gateway() -> None:
+    real = {**dict(fields(GatewayConfig)), **dict(fields(GatewaySettings, "server."))}
+    agree(table("The gateway's keys"), real)
+
+
+def test_its_gateway_file_can_be_served() -> None:
+    (example,) = re.findall(r"```yaml gateway\n(.*?)```", README, re.DOTALL)
+    config, settings = config_file.parse(example, "gateway.yaml")
+    assert config_file.tenant_keys(config, {"ALICE_KEY": "k"}) == {"k": "alice"}
+    assert settings.drain_s == 5

@@ -37,6 +37,8 @@ RUNS = {
     "fifo": lambda: report_run.run(False),
     "foreign provider": lambda: without_ledger(report_run.run(True)),
     "empty": empty,
+    "many": lambda: report_run.run(tenants=(*(f"shot-{k}" for k in range(20)), "flood")),
+    "fault": report_run.with_fault,
 }
 
 
@@ -181,6 +183,32 @@ def test_retries_are_counted_beside_requests() -> None:
     assert (found["offered"], found["answered"], found["rejected"]) == (1, 1, 0)
     assert (found["attempts"], found["retries"], found["refused_attempts"]) == (2, 1, 1)
     assert found["reasons"] == {"full": 1}
+
+
+def test_faults_are_those_of_the_profile() -> None:
+    found = facts.summarise(report_run.with_fault(), [], Status.PASSED)["faults"]
+    assert found == [{"name": "outage", "start_s": 20.0, "end_s": 24.5}]
+    assert summary()["faults"] == []
+
+
+def test_many_of_one_kind_are_summed_up_as_a_group() -> None:
+    run = report_run.run(tenants=(*(f"shot-{k}" for k in range(7)), "flood"))
+    found = facts.summarise(run, [], Status.PASSED)
+    assert set(found["groups"]) == {"shot"}, "one flood is no crowd"
+    group, members = found["groups"]["shot"], [found["tenants"][f"shot-{k}"] for k in range(7)]
+    assert group["tenants"] == 7
+    for count in ("offered", "answered", "rejected", "attempts", "output_tokens"):
+        assert group[count] == sum(member[count] for member in members)
+    assert group["work_share"] == pytest.approx(sum(m["work_share"] for m in members), abs=1e-3)
+    assert summary()["groups"] == {}
+
+
+def test_the_bundled_gateways_policy_is_part_of_the_target() -> None:
+    run = report_run.run()
+    run.meta["target"] = {"kind": "bundled"}
+    assert facts.summarise(run, [], Status.PASSED)["target"] == {"kind": "bundled", "policy": "sfq"}
+    run.meta["target"] = {"kind": "url", "url": "http://127.0.0.1:1"}
+    assert facts.summarise(run, [], Status.PASSED)["target"] == run.meta["target"]
 
 
 def test_checks_are_there_with_all_their_numbers() -> None:

@@ -181,6 +181,61 @@ def test_every_proof_is_a_figure_and_most_checks_have_one() -> None:
     assert set(checks.SEAM.names()) - set(figures.PROOFS) <= without
 
 
+def test_faults_are_behind_every_picture_over_time() -> None:
+    result = Result.of(report_run.with_fault(), report_run.verdicts(), Status.PASSED)
+    timed = [panel for figure in figures.draw(result.summary) for panel in figure.panels if panel.x]
+    assert timed
+    assert all('class="band fault"' in panel.picture for panel in timed)
+    shares = next(panel for panel in timed if panel.id == "plot-shares")
+    assert ">outage<" in shares.picture
+    assert 'class="band fault"' not in html(report_run.result())
+
+
+def test_a_run_without_answers_says_that_nothing_was_served() -> None:
+    run = msgspec.structs.replace(report_run.run(), ledger=[], records=[])
+    said = html(Result.of(run, [], Status.INCONCLUSIVE))
+    assert "No work was served" in said
+    assert "has no ledger" not in said
+    assert "enough for everybody" not in said
+
+
+def test_where_the_clients_say_what_was_served_the_reason_is_true() -> None:
+    seen_nothing = msgspec.structs.replace(report_run.run(), ledger=[])
+    assert "(the provider saw nothing)" in html(Result.of(seen_nothing, [], Status.PASSED))
+    foreign = msgspec.structs.replace(seen_nothing, ledger_available=False)
+    assert "(the provider has no ledger)" in html(Result.of(foreign, [], Status.PASSED))
+
+
+def test_settings_are_shown_as_given_and_empty_ones_not_at_all() -> None:
+    result = Result.of(report_run.run(), [], Status.PASSED)
+    result.summary["target"] = {"port": 8471, "provider": {"listens": None, "path": "/v1"}, "tls": False}
+    rows = dict(html_report.origin(result.summary))
+    found = {name: value for name, value in rows.items() if name.startswith("target")}
+    assert found == {"target port": "8471", "target provider.path": "/v1", "target tls": "no"}
+
+
+def test_captions_speak_of_the_group_where_many_are_alike() -> None:
+    names = (*(f"shot-{k}" for k in range(20)), "flood")
+    drawn = figures.draw(Result.of(report_run.run(tenants=names), [], Status.PASSED).summary)
+    shares = next(figure for figure in drawn if figure.id == "shares")
+    assert "shot (20) got" in shares.finding
+    assert "shot-1" not in shares.finding
+
+
+def test_lines_of_tenants_that_are_alike_are_finer() -> None:
+    shares = next(figure for figure in figures.draw(report_run.result().summary) if figure.id == "shares")
+    fine = {name for name, class_ in shares.legend if "fine" in class_}
+    assert fine == {"quiet-1", "quiet-2", "quiet-3"}
+
+
+def test_a_caption_states_no_percentile_that_nobody_knows() -> None:
+    result = Result.of(report_run.run(), [], Status.PASSED)
+    result.summary["generator"]["lateness_ms"] |= {"p95": 1.1, "p99": None}
+    late = next(figure for figure in figures.draw(result.summary) if figure.id == "lateness")
+    assert late.finding.startswith("Requests left late by 0.4 ms (median), 1.1 ms (95th percentile), ")
+    assert "–" not in late.finding
+
+
 def test_columns_in_which_nothing_happened_are_left_out() -> None:
     summary = report_run.result(True).summary
     assert "refused" in html_report.tenants(summary)["headings"]
@@ -235,5 +290,9 @@ def test_many_tenants_fold_into_lanes() -> None:
 
 
 def test_the_templates_are_beside_the_module() -> None:
-    assert {path.name for path in TEMPLATES.iterdir()} == {"report.html.j2", "report.css"}
+    assert {path.name for path in TEMPLATES.iterdir()} == {
+        "report.html.j2",
+        "report.css",
+        "selftest.html.j2",
+    }
     assert Path(TEMPLATES).is_dir()

@@ -62,6 +62,13 @@ def test_one_testcase_per_check_and_totals_that_add_up() -> None:
     assert int(found.get("tests") or -1) == len(cases)
 
 
+def test_nothing_is_said_twice() -> None:
+    failed = one(Status.FAILED, Severity.MUST, WhenInconclusive.ERROR)
+    assert failed.find("system-out") is None
+    for status, severity in ((Status.PASSED, Severity.MUST), (Status.FAILED, Severity.SHOULD)):
+        assert "it is so" in (one(status, severity, WhenInconclusive.ERROR).findtext("system-out") or "")
+
+
 def test_numbers_and_reason_are_in_it() -> None:
     said = suite(report_run.result(False)).findtext("testcase/failure") or ""
     assert "half of the quiet tenants' requests" in said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 import report_run
 from agentload.model import Status, Verdict
 from agentload.report import Result
@@ -59,8 +61,28 @@ def test_escaping() -> None:
     assert escaped("x & y\t") == "x &amp; y\\\\t"
 
 
-def test_many_tenants_are_counted_not_listed() -> None:
+def test_faults_and_an_interruption_are_said_once() -> None:
+    run = msgspec.structs.replace(report_run.with_fault(), interrupted="interrupted by the user")
+    said = lines(Result.of(run, [], Status.INCONCLUSIVE))
+    assert "**Interrupted by the user**" in said
+    assert "- fault, on purpose: outage from 20 s to 24.5 s" in said
+
+
+def test_many_of_one_kind_are_one_row() -> None:
     names = (*(f"shot-{k}" for k in range(60)), "flood")
+    rows = tables(lines(Result.of(report_run.run(tenants=names), [], Status.PASSED)))[1]
+    assert [row.split(" |")[0] for row in rows[2:]] == ["| shot (60)", "| flood"]
+
+
+def test_refused_counts_requests_and_attempts_stand_beside_them() -> None:
+    result = Result.of(report_run.run(), [], Status.PASSED)
+    tenant = result.summary["tenants"]["quiet-1"]
+    tenant["rejected"], tenant["refused_attempts"] = 0, 5
+    assert "| 0 (5 attempts) |" in next(line for line in lines(result) if line.startswith("| quiet-1"))
+
+
+def test_many_tenants_are_counted_not_listed() -> None:
+    names = (*(f"shot{k}" for k in range(60)), "flood")
     text = lines(Result.of(report_run.run(tenants=names), [], Status.PASSED))
     assert len(tables(text)[1]) == 2 + 25
     assert "… and 36 more tenants in report.json." in text

@@ -90,9 +90,56 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 
 def test_many_tenants_are_counted() -> None:
-    names = (*(f"shot-{k}" for k in range(60)), "flood")
+    names = (*(f"shot{k}" for k in range(60)), "flood")
     out = printed(Result.of(report_run.run(tenants=names), [], Status.PASSED))
     assert any("and 49 more tenants" in line for line in out)
+
+
+def test_many_of_one_kind_are_one_row() -> None:
+    names = (*(f"shot-{k}" for k in range(60)), "flood")
+    out = printed(Result.of(report_run.run(tenants=names), [], Status.PASSED))
+    assert any(line.startswith(" shot (60)") for line in out)
+    assert not any("shot-1" in line or "more tenants" in line for line in out)
+
+
+def test_faults_are_said() -> None:
+    out = printed(Result.of(report_run.with_fault(), [], Status.PASSED))
+    assert "  fault, on purpose: outage from 20 s to 24.5 s" in out
+    assert not any("on purpose" in line for line in printed(report_run.result()))
+
+
+def test_refused_counts_requests_and_attempts_stand_beside_them() -> None:
+    result = Result.of(report_run.run(), [], Status.PASSED)
+    tenant = result.summary["tenants"]["quiet-1"]
+    tenant["rejected"], tenant["refused_attempts"] = 1, 5
+    out = printed(result)
+    assert any("(attempts)" in line for line in out)
+    row = next(line for line in out if line.startswith(" quiet-1"))
+    assert "1 (5)" in row
+    assert max(len(line.rstrip()) for line in out) <= 80
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("interrupted by the user", "  interrupted by the user"),
+        ("the gateway died", "  interrupted: the gateway died"),
+    ],
+)
+def test_an_interruption_is_said_once(reason: str, said: str) -> None:
+    run = msgspec.structs.replace(report_run.run(), interrupted=reason)
+    out = printed(Result.of(run, [], Status.INCONCLUSIVE))
+    assert said in out
+    assert any("as planned until the interruption" in line for line in out)
+
+
+def test_more_than_the_rate_comes_out_of_the_bucket() -> None:
+    result = Result.of(report_run.run(), [], Status.PASSED)
+    provider = result.summary["provider"]
+    provider["utilisation"] = 1.09
+    assert "109 % of 384,000 tokens/min used (the bucket's burst included)" in text.provider_line(provider)
+    provider["utilisation"] = 0.98
+    assert "bucket" not in text.provider_line(provider)
 
 
 def test_why_a_generator_is_not_trusted_is_said() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -89,6 +90,38 @@ def test_a_run_that_died_is_readable_but_not_to_be_trusted(tmp_path: Path) -> No
     assert not again.health.trustworthy
     assert again.health.reasons
     assert not again.ledger_available, "the ledger is fetched at the end, so there is none"
+
+
+def test_a_run_that_died_has_the_ledger_that_the_provider_wrote_down(tmp_path: Path) -> None:
+    run = report_run.run()
+    folder = RunDir.create("p", NOW, out=tmp_path / "run")
+    t0_ns = 987_654_321
+    folder.write_manifest(rundir.manifest_of(run.profile, run.plan, "live", NOW, t0_ns=t0_ns))
+    with folder.records() as records:
+        records.extend(run.records)
+    probe = {"call": 0, "arrived_ns": t0_ns - 5, "ending": "completed", "run": 9}
+    stray = {"call": 1, "arrived_ns": t0_ns + 5, "ending": "completed", "run": 9, "reason": "a newer field"}
+    lines = [json.dumps(entry) for entry in (probe, stray, *as_the_provider_says(run, t0_ns))]
+    folder.provider_ledger_path.write_text("\n".join(lines) + '\n{"call": 99, "arri')
+    again = rundir.load(folder.path)
+    assert again.ledger_available
+    assert again.ledger[1:] == run.ledger[:50]
+    assert (again.ledger[0].tenant, again.unattributed) == (None, 1)
+    assert again.meta["torn_lines"] == 1
+    assert again.interrupted is not None
+    assert "process died" in again.interrupted
+    assert "the provider wrote down" in again.interrupted
+    folder.ledger_path.write_text('{"half": ')
+    assert rundir.load(folder.path).ledger == again.ledger, "killed while the ledger was written"
+
+
+def test_a_run_that_died_before_its_zero_has_no_ledger(tmp_path: Path) -> None:
+    run = report_run.run()
+    folder = RunDir.create("p", NOW, out=tmp_path / "run")
+    folder.write_manifest(rundir.manifest_of(run.profile, run.plan, "live", NOW))
+    folder.provider_ledger_path.write_text('{"call": 0, "arrived_ns": 5, "ending": "completed"}\n')
+    again = rundir.load(folder.path)
+    assert (again.ledger, again.ledger_available) == ([], False)
 
 
 def test_a_finished_run_without_its_health_is_damaged(tmp_path: Path) -> None:
@@ -204,12 +237,18 @@ def test_a_tenant_number_never_given_out_is_no_marker(tenant: int | None) -> Non
 
 
 def test_ledger_entries_survive_the_way_over_the_providers_json() -> None:
-    run = report_run.run()
+    run, t0_ns = report_run.run(), 987_654_321
+    names = [tenant.name for tenant in run.profile.tenants]
+    raw = as_the_provider_says(run, t0_ns)
+    assert rundir.ledger_from_provider(raw, names, t0_ns) == run.ledger[:50]
+
+
+def as_the_provider_says(run: Run, t0_ns: int) -> list[dict[str, Any]]:
+    """The first 50 calls with tenants as numbers and times on the provider's clock."""
     numbers = {tenant.name: number for number, tenant in enumerate(run.profile.tenants)}
-    t0_ns = 987_654_321
-    raw = []
+    raw: list[dict[str, Any]] = []
     for entry in run.ledger[:50]:
         values = msgspec.to_builtins(entry)
         values["tenant"] = numbers[values["tenant"]]
         raw.append({k: v + t0_ns if k.endswith("_ns") else v for k, v in values.items()})
-    assert rundir.ledger_from_provider(raw, list(numbers), t0_ns) == run.ledger[:50]
+    return raw

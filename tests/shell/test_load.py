@@ -12,7 +12,7 @@ import gevent
 import pytest
 
 from agentload import behaviours
-from agentload.drivers.caller import Call
+from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.load import Load, Share
 from agentload.drivers.tally import Tally

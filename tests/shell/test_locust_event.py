@@ -9,7 +9,7 @@ import sys
 SCRIPT = """
 from agentload.drivers import locust_worker as module
 from agentload.drivers.bookkeeper import Bookkeeper
-from agentload.drivers.caller import Call
+from agentload.drivers.call import Call
 from agentload.drivers.locust_common import shard_class, worker_environment
 from agentload.drivers.tally import Tally
 from agentload.logical import AttemptResult

@@ -169,6 +169,20 @@ def test_all_of_it_is_simulated(plugins: Path) -> None:
     assert "mutant teapot" in broken.stdout
 
 
+def test_a_folder_whose_check_is_not_at_hand_keeps_its_reports(plugins: Path) -> None:
+    agentload(plugins, "simulate", "outside", "--out", "sound")
+    folder = plugins.parent / "sound"
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    command = [sys.executable, "-m", "agentload", "judge", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
+    assert "check 'no-teapot' cannot be made here" in done.stderr
+    assert "--plugins" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert agentload(plugins, "judge", str(folder)).returncode == ExitCode.PASSED
+
+
 @pytest.mark.live
 def test_all_of_it_runs_live(plugins: Path) -> None:
     broken = agentload(plugins, "run", "outside", "--mutant", "teapot", "--out", "broken")

@@ -109,3 +109,14 @@ def test_a_wrong_profile_is_found_before_anything_starts(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="did you mean 'steady'"):
         gate.run(Options(profiles=("noisy-neighbor", "stedy"), out=tmp_path / "gate", each=each))
     assert not (tmp_path / "gate").exists()
+
+
+def test_a_profile_from_a_file_is_called_by_its_name(tmp_path: Path) -> None:
+    mine = tmp_path / "files" / "mine.yaml"
+    mine.parent.mkdir()
+    mine.write_text(profile.find("steady").read_text().replace("name: steady", "name: calm", 1))
+    out = tmp_path / "gate"
+    out.mkdir()
+    one = played(out, Simulations(), str(mine), str(mine))
+    assert [(entry.profile, entry.folder) for entry in one.entries] == [("calm", "calm"), ("calm", "calm-2")]
+    assert (out / "calm-2" / "report.json").exists()

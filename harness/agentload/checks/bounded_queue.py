@@ -15,7 +15,7 @@ from agentload.intervals import Interval, Step, highest, means
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
 from agentload.statistics import enough, percentiles, slope
 from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, seconds, undecided
+from agentload.verdicts import conclude, finite, plural, seconds, undecided
 
 POINTS_PER_PHASE = 60
 
@@ -122,7 +122,8 @@ class BoundedQueue(Check):
 
     def _bounded(self, run: Run, deepest: _PhaseQueue, oldest: Wait | None) -> _Finding:
         age = seconds(oldest.length_ns) if oldest else "0 s"
-        because = f"at most {deepest.depth} requests were held in the gateway, the oldest for {age}"
+        held = f"{plural(deepest.depth, 'request')} {'was' if deepest.depth == 1 else 'were'}"
+        because = f"at most {held} held in the gateway, the oldest for {age}"
         return _Finding(Status.PASSED, because, deepest.depth, self._depth_bound(run), "requests")
 
     def _details(self, run: Run, results: Sequence[_PhaseQueue], waited: Sequence[Wait]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is written down of every attempt that has ended, a batch at a time.
+"""What is written down of every attempt that has ended, a batch at a time. Pure.
 
 Between two system calls the processor's caches are cold: bookkeeping for one request then takes twice as long
 as it takes for one of a batch. Nothing waits for it, so nothing is lost by leaving it for a moment.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentload.drivers.caller import Call
+from agentload.drivers.call import Call
 from agentload.drivers.tally import Tally
 from agentload.model import RequestRecord
 

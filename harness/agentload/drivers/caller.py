@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import gevent
-import msgspec
 
+from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
 from agentload.drivers.http1_answer import ExchangeError, Failure
@@ -17,16 +17,6 @@ from agentload.targets import Target
 from agentload.wire import Ending, ReplyReader, RequestWriter, marker_of
 
 _ENDINGS = {None: Ending.COMPLETE, Failure.TIMEOUT: Ending.LEFT, Failure.EXHAUSTED: Ending.UNSENT}
-
-
-class Call(msgspec.Struct, frozen=True, gc=False):
-    """What one attempt brought."""
-
-    result: AttemptResult
-    ended_ns: int
-    body_bytes: int = 0
-    token_arrivals_ns: list[int] = []
-    """When the text of a stream came."""
 
 
 class _Left(Exception):
@@ -93,7 +83,13 @@ class Caller:
         except _Left:
             result = reader.result(Ending.LEFT, began_ns, transport_error=LEFT, worker=self.worker)
         else:
-            result = self._result(reader, exchange)
+            result = reader.result(
+                _ENDINGS.get(exchange.failure, Ending.CUT),
+                exchange.sent_ns,
+                transport_error=exchange.failure and exchange.failure.value,
+                worker=self.worker,
+                connection_reused=exchange.reused,
+            )
             return Call(result, exchange.ended_ns, exchange.body_bytes, reader.token_arrivals_ns)
         return Call(result, self.clock.now_ns(), 0, reader.token_arrivals_ns)
 
@@ -126,16 +122,6 @@ class Caller:
             raise _Left from None
         finally:
             patience.close()
-
-    def _result(self, reader: ReplyReader, exchange: Exchange) -> AttemptResult:
-        failure = exchange.failure
-        return reader.result(
-            _ENDINGS.get(failure, Ending.CUT),
-            exchange.sent_ns,
-            transport_error=None if failure is None else failure.value,
-            worker=self.worker,
-            connection_reused=exchange.reused,
-        )
 
     def _new_client(self, tenant: str) -> Http1Client:
         client = Http1Client(self._endpoint, self.clock.now_ns, self._addresses)

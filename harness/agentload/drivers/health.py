@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentload import statistics
+from agentload.history import STOPPED
 from agentload.intervals import merge
 from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord
 
@@ -26,22 +27,34 @@ def lateness_bound_ms(baseline_p50_ms: float | None = None) -> float:
     return max(LATENESS_FLOOR_MS, LATENESS_SHARE * (baseline_p50_ms or 0.0))
 
 
-def assess(health: GeneratorHealth, baseline_p50_ms: float | None = None) -> GeneratorHealth:
-    """The same numbers with `trustworthy` and `reasons` decided from them."""
+def assess(
+    health: GeneratorHealth, baseline_p50_ms: float | None = None, excused: int = 0
+) -> GeneratorHealth:
+    """The same numbers with `trustworthy` and `reasons` decided from them.
+
+    `excused`: requests that were not sent because the run was ended before they were due.
+    """
     lateness_ms = health.calm_lateness_ms or health.lateness_ms
     found = [
         *_losses(health),
-        *_missing_load(health),
+        *_missing_load(health, excused),
         *_lateness(lateness_ms, lateness_bound_ms(baseline_p50_ms)),
     ]
     return msgspec.structs.replace(health, trustworthy=not found, reasons=found)
 
 
-def reassess(health: GeneratorHealth, records: Sequence[RequestRecord], duration_ns: int) -> GeneratorHealth:
+def reassess(
+    health: GeneratorHealth,
+    records: Sequence[RequestRecord],
+    duration_ns: int,
+    *,
+    interrupted: bool = False,
+) -> GeneratorHealth:
     """The same, knowing the records: a moment's stall is no reason to doubt the rest of the run.
 
     Lateness is judged outside the stalls (the judge gives every verdict with and without them) and against
-    the median latency of what was answered. A machine that stood still too often is doubted for that.
+    the median latency of what was answered. A machine that stood still too often is doubted for that. What an
+    interrupted run would have sent later is not missing from what it did send.
     """
     windows = merge((stall.start_ns, stall.end_ns + STALL_RECOVERY_NS) for stall in health.stalls)
     first = [r for r in records if r.attempt == 0 and r.outcome is not Outcome.UNSENT]
@@ -50,7 +63,8 @@ def reassess(health: GeneratorHealth, records: Sequence[RequestRecord], duration
         calm = [r for r in first if not any(start <= r.due_ns < end for start, end in windows)]
         lateness = statistics.distribution([r.sent_ns - r.due_ns for r in calm])
         health = msgspec.structs.replace(health, calm_lateness_ms=lateness)
-    again = assess(health, statistics.distribution(answered).p50)
+    excused = sum(r.attempt == 0 and r.reason == STOPPED for r in records) if interrupted else 0
+    again = assess(health, statistics.distribution(answered).p50, excused)
     stalled = sum(stall.end_ns - stall.start_ns for stall in health.stalls) / max(1, duration_ns)
     if stalled > MOST_STALLED:
         again.reasons.append(
@@ -71,14 +85,14 @@ def _losses(health: GeneratorHealth) -> list[str]:
     return found
 
 
-def _missing_load(health: GeneratorHealth) -> list[str]:
+def _missing_load(health: GeneratorHealth, excused: int) -> list[str]:
     found: list[str] = []
     if health.capped:
         found.append(
             f"{health.capped} requests were not sent because {health.in_flight_cap} were open already: "
             "either the target does not answer, or the cap is too low for this load"
         )
-    unsent = health.scheduled - health.issued - health.capped
+    unsent = health.scheduled - health.issued - health.capped - excused
     if unsent > 0:
         found.append(f"{unsent} of {health.scheduled} planned requests were not sent")
     return found

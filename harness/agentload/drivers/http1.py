@@ -216,7 +216,7 @@ class Http1Client:
 
     def _transmit(self, connection: Connection, request: bytes) -> None:
         connection.sent_bytes += len(request)
-        try:  # noqa: SIM105 (three calls more for every request)
+        try:
             sent = connection.socket.send(request)
             if sent < len(request):
                 connection.socket.sendall(memoryview(request)[sent:])
@@ -238,7 +238,8 @@ class Http1Client:
                 announced = True
                 result.status = answer.status
                 listener.head(answer.status, answer.headers, now_ns)
-            for chunk in answer.take_chunks():
+            chunks, answer.chunks = answer.chunks, []
+            for chunk in chunks:
                 result.enough = listener.body(chunk, now_ns) or result.enough
             result.ended_ns = now_ns
             result.body_bytes = answer.body_bytes

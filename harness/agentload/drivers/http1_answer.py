@@ -75,7 +75,7 @@ class Answer:
         self.headers: list[tuple[bytes, bytes]] = []
         """Of the final answer, as they came; trailers are appended."""
         self.chunks: list[bytes] = []
-        """Body bytes not yet taken, as they came."""
+        """Body bytes as they came; whoever takes them puts an empty list in their place."""
         self.body_bytes = 0
         self.has_head = False
         """The final status and headers are known."""
@@ -110,11 +110,6 @@ class Answer:
         else:
             self.complete = True
         self._parser = None
-
-    def take_chunks(self) -> list[bytes]:
-        """The body bytes that came since the last call."""
-        chunks, self.chunks = self.chunks, []
-        return chunks
 
     def _fail(self, failure: Failure, detail: str) -> None:
         if self.error is None and not self.complete:

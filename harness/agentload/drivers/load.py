@@ -1,7 +1,7 @@
 """A worker's share of the load: every arrival at its due time, whatever the answers do; every ending named.
 
-One greenlet for each logical request in progress (a `Crew`). What to send, when to leave, whether to try again and how
-it ended are decided by `logical` and `wire`; this file only waits, counts and keeps within the cap.
+One greenlet (of a `Crew`) for each logical request in progress. What to send, when to leave, whether to try
+again and how it ended are decided by `logical` and `wire`; this file only waits, counts and keeps the cap.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any, Protocol
 import gevent
 
 from agentload.behaviours import Behaviour
-from agentload.drivers.caller import Call
+from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.crew import Crew
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
+from agentload.history import STOPPED
 from agentload.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
@@ -28,7 +29,6 @@ POLL_S = 0.05
 BEHIND_BEFORE_YIELD = 16
 """Arrivals started in a row when behind: then those already started get their turn."""
 SKIPS_BEFORE_YIELD = 1_000
-STOPPED = "stopped-early"
 CAPPED = "in-flight-cap"
 NOT_BEGUN = "not-begun-at-the-end"
 GENERATOR_ERROR = "load-generator-error"
@@ -123,7 +123,6 @@ class Load:
 
     def _begin(self, arrival: Arrival) -> None:
         if self._reserve():
-            self.tally.of(arrival.tenant).offered += 1
             self._crew.hand(arrival)
         else:
             self.capped += 1
@@ -143,7 +142,6 @@ class Load:
 
     def _play_once(self, arrival: Arrival) -> RequestRecord:
         if self._reserve():
-            self.tally.of(arrival.tenant).offered += 1
             return self._serve(arrival)
         self.capped += 1
         return self._skip(arrival, CAPPED)
@@ -172,6 +170,7 @@ class Load:
         start = request.start(self.clock.now_ns())
         counts = self.tally.of(arrival.tenant)
         counts.in_flight += 1
+        counts.offered += start.number == 0
         counts.retries += start.number > 0
         self.issued += start.number == 0
         try:
@@ -231,7 +230,7 @@ class Load:
         self._stopping = True
         gevent.killall([self._pacer, *self._players], block=True)
         for arrival in self._crew.dismiss():
-            self._give_up(self._logical(arrival), NOT_BEGUN)
+            self._skip(arrival, NOT_BEGUN)
         for place, arrival in enumerate(self.share.arrivals[self._next :]):
             self._skip(arrival, STOPPED)
             if place % SKIPS_BEFORE_YIELD == 0:

@@ -28,7 +28,7 @@ from gevent.queue import Queue
 from locust.exception import RPCError
 
 from agentload.drivers.bookkeeper import Bookkeeper
-from agentload.drivers.caller import Call
+from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.heartbeat import BEAT_NS, ProcessorUse, StallFinder, resident_bytes
 from agentload.drivers.load import Load
@@ -56,6 +56,8 @@ REPORT_INTERVAL_S = 0.5
 CLOCK_READINGS = 8
 MASTER_SILENCE_S = 10
 """Locust's own limit is 60 s: so long would orphans keep loading the target."""
+
+REACHABLE_S = 3.0
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +177,7 @@ class Worker:
                 name=record.tenant,
                 response_time=(record.ended_ns - record.due_ns) / 1e6,
                 response_length=call.body_bytes,
-                exception=_exception(record),
+                exception=None if record.outcome is Outcome.ANSWERED else _exception(record),
                 context={},
             )
 
@@ -255,11 +257,22 @@ class AttemptNotAnswered(Exception):
     """How Locust's listeners see an attempt that brought no answer."""
 
 
-def _exception(record: RequestRecord) -> Exception | None:
-    if record.outcome is Outcome.ANSWERED:
-        return None
+def _exception(record: RequestRecord) -> Exception:
     said = (record.outcome.value, str(record.status or ""), record.reason or "")
     return AttemptNotAnswered(" ".join(part for part in said if part))
+
+
+def _say_whether_reachable(host: str, port: int) -> None:
+    """Tell whoever started us by hand, at once: Locust tries for minutes, silently at first."""
+    where = f"{host}:{port}"
+    try:
+        socket.create_connection((host, port), timeout=REACHABLE_S).close()
+    except OSError as error:
+        why = error.strerror or str(error)
+        say = f"cannot connect to {where} yet ({why.lower()}): does `agentload run` wait there? Trying on"
+    else:
+        say = f"{where} answers; waiting for the run to begin"
+    print(f"agentload worker: {say}", file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -275,6 +288,8 @@ def main(arguments: list[str] | None = None) -> None:
         exit_with_parent()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master decides
     locust.runners.MASTER_HEARTBEAT_TIMEOUT = MASTER_SILENCE_S
+    if not options.parent_pipe:
+        _say_whether_reachable(options.host, options.port)
     try:
         worker = Worker(options.host, options.port)
         worker.runner.greenlet.join()

@@ -14,6 +14,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import uvicorn
 from prometheus_client import disable_created_metrics
@@ -52,6 +53,7 @@ def serve(
     `mutant`: the safeguard that is switched off (see `agentload.mutants`), to see what it is worth.
     `parent_pipe`: end when standard input reaches its end, so that no gateway outlives what started it.
     """
+    _check_upstream(upstream)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # one gauge less for each counter
     _raise_file_limit()
     logging.basicConfig(
@@ -93,6 +95,14 @@ def _core(config: GatewayConfig, settings: GatewaySettings, mutant: str | None) 
     LOG.warning("the mutant %s is on: this gateway is broken on purpose", mutant)
     changed = parts.gateway_config(config)
     return parts.make_core(changed, random.Random(), settings=settings, keys=keys)
+
+
+def _check_upstream(url: str) -> None:
+    if "://" not in url:
+        raise UsageError(f"--upstream {url}: must be a URL with its scheme (did you mean 'http://{url}'?)")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--upstream {url}: must be a URL such as http://127.0.0.1:9000")
 
 
 def _upstream_key(variable: str | None) -> str | None:
@@ -147,6 +157,9 @@ class GatewayServer(uvicorn.Server):
         if self.started and sockets:
             ready = {"event": "ready", "port": sockets[0].getsockname()[1], "pid": os.getpid()}
             print(json.dumps(ready), flush=True)
+            if sys.stdout.isatty():
+                host, port = sockets[0].getsockname()[:2]
+                print(f"listening on http://{host}:{port}/v1/chat/completions", file=sys.stderr)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """First signal: refuse newcomers, let calls in flight finish. Second: leave."""

@@ -16,6 +16,7 @@ import msgspec
 
 from agentload import history
 from agentload.fairness import peak_in_service
+from agentload.faults import fault_windows
 from agentload.hidden_queue import compare_with_gauge
 from agentload.history import LogicalRequest
 from agentload.model import (
@@ -37,6 +38,8 @@ from agentload.statistics import distribution
 
 SCHEMA = 1
 MOST_REASONS = 8
+MOST_ALIKE = 6
+"""Tenants of a group that are still shown one by one."""
 
 
 def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str, Any]:
@@ -65,9 +68,10 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
         "interrupted": run.interrupted,
         "checks": [check(verdict) for verdict in verdicts],
         "tenants": _tenants(run, counted, story, edges),
+        "groups": _groups(run, counted, story, edges),
         "shares": _share_window(run, story, edges),
         "phases": [_phase(run, phase, requests, lanes) for phase in run.profile.phases],
-        "faults": list(run.meta.get("faults", [])),
+        "faults": _faults(run),
         "generator": _generator(run),
         "provider": _provider(run),
         "hidden_queue": _hidden_queue(run, queue),
@@ -75,9 +79,23 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
         "series": over_time.series(run, requests, lanes, story, queue, edges),
         "versions": dict(run.meta.get("versions", {})),
         "command": list(run.meta.get("command", [])),
-        "target": run.meta.get("target") or {},
+        "target": _target(run),
         "machine": run.meta.get("machine") or {},
     }
+
+
+def _faults(run: Run) -> list[dict[str, Any]]:
+    """What went wrong on purpose, and when."""
+    return [
+        {"name": fault.kind, "start_s": fault.start_ns / NS, "end_s": fault.end_ns / NS}
+        for fault in fault_windows(run.profile)
+    ]
+
+
+def _target(run: Run) -> dict[str, Any]:
+    """What was measured; of the bundled gateway also the policy by which it shares."""
+    target = dict(run.meta.get("target") or {})
+    return target | ({"policy": run.profile.gateway.policy} if target.get("kind") == "bundled" else {})
 
 
 def check(verdict: Verdict) -> dict[str, Any]:
@@ -111,6 +129,25 @@ def _tenants(
         tenant.name: _tenant(tenant, requests[tenant.name]) | _share_of(tenant.name, got, due)
         for tenant in run.profile.tenants
     }
+
+
+def _groups(
+    run: Run, counted: Sequence[LogicalRequest], story: Contention, edges: Sequence[int]
+) -> dict[str, Any]:
+    """Tenants of one kind, too many to be read one by one: the same facts, of all of them together."""
+    members: dict[str, list[Tenant]] = {}
+    for tenant in run.profile.tenants:
+        members.setdefault(tenant.group, []).append(tenant)
+    got, due = story.shares(_counting(run, story, edges)[0])
+    found: dict[str, Any] = {}
+    for group, tenants in members.items():
+        if len(tenants) > MOST_ALIKE:
+            names = {tenant.name for tenant in tenants}
+            facts = _tenant(tenants[0], [r for r in counted if r.tenant in names])
+            shares = ({group: sum(share.get(name, 0.0) for name in names)} for share in (got, due))
+            found[group] = facts | (_share_of(group, *shares) if got else _share_of(group, {}, {}))
+            found[group]["tenants"] = len(tenants)
+    return found
 
 
 def _tenant(tenant: Tenant, requests: Sequence[LogicalRequest]) -> dict[str, Any]:

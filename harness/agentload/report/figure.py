@@ -5,6 +5,7 @@ A figure is drawn once; a verdict shows it again by reference (`<use>`) with its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -87,7 +88,10 @@ def time_plot(summary: Summary, y: svg.Scale, width: int = WIDE) -> svg.Plot:
             "" if share * NARROW > needed else "wide-only",
         )
     for fault in summary["faults"]:
-        plot.band(fault["start_s"], fault["end_s"], "fault", fault["name"])
+        plot.band(fault["start_s"], fault["end_s"], "fault")
+        share = (fault["end_s"] - fault["start_s"]) / end_s
+        room = share * width > LETTER * (len(fault["name"]) + 1)
+        plot.note(fault["start_s"], fault["name"] if room else "")
     for stall in summary["generator"]["stalls"]:
         plot.band(stall["start_s"], stall["end_s"], "stall")
     return plot
@@ -127,6 +131,16 @@ def lanes_of(summary: Summary) -> Mapping[str, Mapping[str, Any]]:
 
 def classed(lanes: Mapping[str, Any]) -> Iterable[tuple[str, Any, str]]:
     return ((name, lane, f"s{number % 8}") for number, (name, lane) in enumerate(lanes.items()))
+
+
+def classed_by_kind(summary: Summary) -> list[tuple[str, Any, str]]:
+    """The same, with the lines of tenants that are alike (quiet-1, quiet-2 …) finer than the others."""
+    tenants = summary["tenants"]
+    groups = Counter(tenants[name]["group"] for name in lanes_of(summary) if name in tenants)
+    return [
+        (name, lane, f"{class_} fine" if name in tenants and groups[tenants[name]["group"]] > 1 else class_)
+        for name, lane, class_ in classed(lanes_of(summary))
+    ]
 
 
 def table(summary: Summary, lanes: Mapping[str, Any], key: str, show: Callable[[Any], str]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class HtmlReport(Report):
             verdicts=verdicts(summary, drawn),
             tenants=tenants(summary),
             hidden_tenants=max(0, len(summary["tenants"]) - MOST_TENANTS),
-            shares_note=shares_note(summary["shares"]),
+            shares_note=shares_note(summary),
             phase_headings=PHASE_HEADINGS,
             phase_rows=phase_rows(summary),
             figures=drawn,
@@ -97,7 +97,7 @@ def banners(summary: Facts) -> list[str]:
     if mutant:
         lines.insert(0, f"{mutant[0].upper()}{mutant[1:]}")
     if summary["interrupted"]:
-        lines.insert(0, f"The run was interrupted: {summary['interrupted']}")
+        lines.insert(0, f"The run was {text.interruption(summary['interrupted'])}")
     if not summary["provider"]["available"]:
         lines.append("The provider is not ours: without its ledger, checks that need it are inconclusive.")
     return lines
@@ -185,12 +185,6 @@ def _tenant(name: str, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _refused(facts: Facts) -> str:
-    """Requests refused for good; where attempts were refused that a retry made good, those too."""
-    for_good, attempts = facts["rejected"], facts["refused_attempts"]
-    return f"{for_good:,}" if attempts == for_good else f"{for_good:,} ({attempts:,} attempts)"
-
-
 def _other_endings(facts: Facts) -> str:
     endings = ("expired", "failed", "truncated", "abandoned", "unfinished", "unsent")
     return f"{sum(facts[ending] for ending in endings):,}"
@@ -199,7 +193,7 @@ def _other_endings(facts: Facts) -> str:
 _TENANT_COLUMNS: Mapping[str, Callable[[Facts], str]] = {
     "offered": lambda facts: f"{facts['offered']:,}",
     "answered": lambda facts: f"{facts['answered']:,} ({text.share(facts['acceptance'])})",
-    "refused": _refused,
+    "refused": text.refused,
     "other endings": _other_endings,
     "retries": lambda facts: f"{facts['retries']:,}",
     "p50": lambda facts: text.percentile(facts["latency_ms"], "p50"),
@@ -214,13 +208,12 @@ _TENANT_COLUMNS: Mapping[str, Callable[[Facts], str]] = {
 _OPTIONAL_COLUMNS = frozenset({"refused", "other endings", "retries", "p99", "first token p95"})
 
 
-def shares_note(shares: Facts) -> str:
+def shares_note(summary: Facts) -> str:
     """What the shares rest on."""
-    source = (
-        "served by the provider"
-        if shares["measured_by"] == "ledger"
-        else "answered (the provider has no ledger)"
-    )
+    shares = summary["shares"]
+    if all(tenant["work_share"] is None for tenant in summary["tenants"].values()):
+        return "No work was served, so there is nothing to share."
+    source = "served by the provider" if shares["measured_by"] == "ledger" else _by_clients(summary)
     when = f"over {text.figure(shares['seconds'])} s"
     when += (
         " in which more was asked for than served"
@@ -228,6 +221,11 @@ def shares_note(shares: Facts) -> str:
         else ": there was enough for everybody"
     )
     return f"Shares are of the work {source}, {when}; the mark is the entitlement."
+
+
+def _by_clients(summary: Facts) -> str:
+    why = "saw nothing" if summary["provider"]["available"] else "has no ledger"
+    return f"answered (the provider {why})"
 
 
 PHASE_HEADINGS = ["phase", "from–to", "tenant", "offered", "answered", "p50", "p95", "p99", "answered p95"]
@@ -277,6 +275,7 @@ def provider(facts: Facts) -> list[tuple[str, str]]:
         return [("ledger", "none: the provider is not ours")]
     limit = facts["tokens_per_minute"]
     used = f"{text.share(facts['utilisation'])} in {facts['busiest_phase']}" if limit else text.NOTHING
+    used += text.burst_note(facts)
     return [
         ("calls offered", f"{facts['offered']:,}"),
         ("admitted", f"{facts['admitted']:,}"),
@@ -299,10 +298,23 @@ def command(summary: Facts) -> str:
     return shlex.join(map(str, given))
 
 
+def _settings(prefix: str, value: object) -> Iterator[tuple[str, str]]:
+    """Nested settings as they were given, without those left empty: a port is a name, not a quantity."""
+    if isinstance(value, dict):
+        for key, inner in cast(dict[str, object], value).items():
+            yield from _settings(f"{prefix}.{key}" if prefix else str(key), inner)
+    elif isinstance(value, bool):
+        yield prefix, "yes" if value else "no"
+    elif isinstance(value, list):
+        yield from _settings(prefix, ", ".join(map(str, cast(list[object], value))))
+    elif value is not None and value != "":
+        yield prefix, str(value)
+
+
 def origin(summary: Facts) -> list[tuple[str, str]]:
     """Seed, fingerprint, target, machine and versions."""
     rows = [("seed", str(summary["seed"])), ("plan fingerprint", summary["plan"]["fingerprint"])]
     for what in ("target", "machine"):
-        rows += [(f"{what} {name}", value) for name, value in detail_rows(summary[what])]
+        rows += [(f"{what} {name}", value) for name, value in _settings("", summary[what])]
     rows += [(name, version) for name, version in summary["versions"].items()]
     return rows

@@ -84,6 +84,7 @@ def _testcase(suite: Element, profile: str, check: Mapping[str, Any], child: str
         element = SubElement(case, child, message=f"{check['status']}: {because}", type=kind)
         if child != "skipped":
             element.text = "\n".join(_lines(check))
+            return
     SubElement(case, "system-out").text = "\n".join(_lines(check))
 
 

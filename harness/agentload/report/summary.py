@@ -38,11 +38,12 @@ def _lines(summary: Facts) -> Iterator[str]:
     if mutant:
         yield f"\n**{escaped(mutant[0].upper() + mutant[1:])}**"
     if summary["interrupted"]:
-        yield f"\n**Interrupted:** {escaped(summary['interrupted'])}"
+        reason = text.interruption(summary["interrupted"])
+        yield f"\n**{escaped(reason[0].upper() + reason[1:])}**"
     yield ""
     yield from _checks(summary["checks"])
     yield ""
-    yield from _tenants(summary["tenants"])
+    yield from _tenants(text.folded(summary))
     yield ""
     yield from _machinery(summary)
 
@@ -72,7 +73,7 @@ def _tenants(tenants: Facts) -> Iterator[str]:
             text.share(tenant["entitled_share"]),
             *(text.percentile(tenant["latency_ms"], p) for p in ("p50", "p95", "p99")),
             f"{tenant['answered']:,} ({text.share(tenant['acceptance'])})",
-            f"{tenant['refused_attempts']:,}",
+            text.refused(tenant),
             f"{tenant['retries']:,}",
         ]
         yield _row(cells)
@@ -81,9 +82,10 @@ def _tenants(tenants: Facts) -> Iterator[str]:
 
 
 def _machinery(summary: Facts) -> Iterator[str]:
-    yield f"- {text.generator_line(summary['generator'])}"
+    yield f"- {text.generator_line(summary['generator'], bool(summary['interrupted']))}"
     yield from (f"  - {escaped(reason)}" for reason in summary["generator"]["reasons"])
     yield f"- {text.provider_line(summary['provider'])}"
+    yield from (f"- {escaped(text.fault_line(fault))}" for fault in summary["faults"])
     queue = text.queue_line(summary["hidden_queue"])
     if queue:
         yield f"- {queue}"

@@ -213,6 +213,12 @@ class Plot:
                 element("text", label, x=percent(left), dx=4, y=-6, class_=f"label {label_class}".rstrip())
             )
 
+    def note(self, at: float, label: str) -> None:
+        """A word inside the axes, at the top, from an x value on."""
+        if label:
+            x = percent(self.x.at(at))
+            self._above.append(element("text", label, x=x, dx=4, y=12, class_="label strong wide-only"))
+
     def rule(self, value: float, class_: str, label: str = "") -> None:
         """A horizontal line at a y value (a limit, an entitlement), named at its right end."""
         y = percent(1 - self.y.at(value))

@@ -47,8 +47,12 @@ def _queue_finding(facts: Mapping[str, Any]) -> str:
     depth, age = text.count(facts["max_depth"], "request"), text.milliseconds(facts["max_age_ms"])
     finding = f"At most {depth} waited inside the gateway, the oldest for {age}."
     if facts["gauge"]:
-        difference = text.figure(facts["gauge"]["depth_difference_median"])
-        finding += f" The gateway's own gauge differs by {difference} (median)."
+        difference = facts["gauge"]["depth_difference_median"]
+        finding += (
+            f" The gateway's own gauge differs by {text.figure(difference)} (median)."
+            if difference
+            else " The gateway's own gauge agrees (in the median)."
+        )
     return finding
 
 
@@ -146,8 +150,10 @@ def lateness(summary: Summary) -> Figure | None:
     plot = time_plot(summary, svg.Linear(0, 1.1 * max(values(worst)), duration))
     steps(plot, at_s, worst, "s0")
     late = summary["generator"]["lateness_ms"]
-    p50, p99 = text.percentile(late, "p50"), text.percentile(late, "p99")
-    finding = f"Requests left {p50} late (median), {p99} at the 99th percentile."
+    worst_late = text.milliseconds(max(values(worst)))
+    known = [("median", late["p50"]), ("95th percentile", late["p95"]), ("99th percentile", late["p99"])]
+    said = [f"{text.milliseconds(value)} ({name})" for name, value in known if value is not None]
+    finding = f"Requests left late by {', '.join([*said, f'{worst_late} (worst)'])}."
     return Figure(
         id="lateness",
         title="Generator: how late requests were sent",

@@ -13,7 +13,7 @@ from agentload.report.figure import (
     Row,
     Summary,
     bucket,
-    classed,
+    classed_by_kind,
     duration,
     lanes_of,
     panel,
@@ -33,7 +33,7 @@ def shares(summary: Summary) -> Figure | None:
         return None
     plot = time_plot(summary, svg.Linear(0, 1, per_cent, ticks=4))
     at_s = summary["series"]["at_s"]
-    for _, lane, class_ in classed(lanes):
+    for _, lane, class_ in classed_by_kind(summary):
         steps(plot, at_s, lane["entitled_share"], f"{class_} entitled")
         steps(plot, at_s, lane["work_share"], class_)
     finding = _shares_finding(summary)
@@ -42,14 +42,14 @@ def shares(summary: Summary) -> Figure | None:
         title="Share of the work served, against entitlement",
         finding=finding,
         panels=[panel("shares", "", plot, finding)],
-        legend=[*_legend(lanes), ("entitled (thin, dotted)", "entitled")],
+        legend=[*_legend(summary), ("entitled (thin, dotted)", "entitled")],
         **table(summary, lanes, "work_share", text.share),
     )
 
 
 def _shares_finding(summary: Summary) -> str:
     parts: list[str] = []
-    for name, tenant in text.busiest(summary["tenants"], 4):
+    for name, tenant in text.busiest(text.folded(summary), 4):
         got, entitled = tenant["work_share"], tenant["entitled_share"]
         if got is not None and entitled is not None:
             parts.append(f"{name} got {text.share(got)}, entitled to {text.share(entitled)}")
@@ -127,7 +127,7 @@ def refusals(summary: Summary) -> Figure | None:
         return None
     plot = time_plot(summary, svg.Linear(0, top * 1.05, per_second))
     at_s = summary["series"]["at_s"]
-    refusing = {name: class_ for name, _, class_ in classed(lanes) if any(refused[name])}
+    refusing = {name: class_ for name, _, class_ in classed_by_kind(summary) if any(refused[name])}
     for name, class_ in refusing.items():
         steps(plot, at_s, refused[name], class_)
     if any(retries):
@@ -144,7 +144,7 @@ def refusals(summary: Summary) -> Figure | None:
 
 
 def _refusals_finding(summary: Summary) -> str:
-    refusing = {name: tenant for name, tenant in summary["tenants"].items() if tenant["refused_attempts"]}
+    refusing = {name: t for name, t in text.folded(summary).items() if t["refused_attempts"]}
     parts = [
         f"{name} was refused {text.count(tenant['refused_attempts'], 'time')}; "
         f"{text.share(tenant['acceptance'])} of its requests were answered"
@@ -215,5 +215,5 @@ def _at_share(curve: Mapping[str, Any], share: float) -> str:
     return next((text.milliseconds(ms) for s, ms in curve["points"] if s >= share - 1e-9), text.NOTHING)
 
 
-def _legend(lanes: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, class_) for name, _, class_ in classed(lanes)]
+def _legend(summary: Summary) -> list[tuple[str, str]]:
+    return [(name, class_) for name, _, class_ in classed_by_kind(summary)]

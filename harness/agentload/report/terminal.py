@@ -30,7 +30,7 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     _print_overall(summary, console)
     console.print()
     console.print(tenants_table(summary, console.options.ascii_only))
-    hidden = len(summary["tenants"]) - MOST_TENANTS
+    hidden = len(text.folded(summary)) - MOST_TENANTS
     if hidden > 0:
         console.print(f"  … and {hidden:,} more tenants, all of them in report.json", style="dim")
     console.print()
@@ -78,8 +78,9 @@ def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
     if mutant:
         console.print(_indented(mutant, 2, console), style="yellow")
     if summary["interrupted"]:
-        reason = f"interrupted: {text.printable(summary['interrupted'])}"
-        console.print(_indented(reason, 2, console), style="yellow")
+        console.print(_indented(text.interruption(summary["interrupted"]), 2, console), style="yellow")
+    for fault in summary["faults"]:
+        console.print(_indented(text.fault_line(fault), 2, console))
 
 
 def tenants_table(summary: Mapping[str, Any], ascii_only: bool = False) -> Table:
@@ -87,9 +88,12 @@ def tenants_table(summary: Mapping[str, Any], ascii_only: bool = False) -> Table
     table = Table(box=None, padding=(0, 1), header_style="dim")
     table.add_column("tenant", no_wrap=True, max_width=16, overflow="ellipsis")
     table.add_column("share of work", no_wrap=True)
-    for heading in ("p50", "p95", "p99", "answered", "refused", "retries"):
+    shown = text.busiest(text.folded(summary), MOST_TENANTS)
+    by_attempt = any(tenant["rejected"] != tenant["refused_attempts"] for _, tenant in shown)
+    refused = "refused\n(attempts)" if by_attempt else "refused"
+    for heading in ("p50", "p95", "p99", "answered", refused, "retries"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, tenant in text.busiest(summary["tenants"], MOST_TENANTS):
+    for name, tenant in shown:
         table.add_row(*_tenant_cells(name, tenant, ascii_only))
     return table
 
@@ -103,14 +107,16 @@ def _tenant_cells(name: str, tenant: Mapping[str, Any], ascii_only: bool) -> lis
         Text(f"{drawn} {text.share(share):>5}"),
         *(Text(text.percentile(latency, quantile)) for quantile in ("p50", "p95", "p99")),
         Text(text.share(tenant["acceptance"])),
-        Text(f"{tenant['refused_attempts']:,}"),
+        Text(text.refused(tenant, noun="")),
         Text(f"{tenant['retries']:,}"),
     ]
 
 
 def _print_machinery(summary: Mapping[str, Any], console: Console) -> None:
     """Generator (and why it is not to be trusted), provider and hidden queue, a line each."""
-    console.print(_indented(text.generator_line(summary["generator"]), 2, console))
+    console.print(
+        _indented(text.generator_line(summary["generator"], bool(summary["interrupted"])), 2, console)
+    )
     for reason in summary["generator"]["reasons"]:
         console.print(_indented(text.printable(reason), 4, console), style="yellow")
     console.print(_indented(text.provider_line(summary["provider"]), 2, console))

@@ -108,6 +108,41 @@ def busiest(tenants: Mapping[str, Any], most: int) -> list[tuple[str, Any]]:
     return sorted(tenants.items(), key=lambda item: -item[1].get("offered", 0))[:most]
 
 
+def folded(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Tenants by name, those of a big group as one (`client (20)`) in the place of its first."""
+    groups, found = summary["groups"], dict[str, Any]()
+    for name, facts in summary["tenants"].items():
+        group = groups.get(facts["group"])
+        if group is None:
+            found[name] = facts
+        else:
+            found[f"{facts['group']} ({group['tenants']})"] = group
+    return found
+
+
+def refused(facts: Mapping[str, Any], noun: str = " attempts") -> str:
+    """Requests refused for good; where attempts were refused that a retry made good, those too."""
+    for_good, attempts = facts["rejected"], facts["refused_attempts"]
+    return f"{for_good:,}" if attempts == for_good else f"{for_good:,} ({attempts:,}{noun})"
+
+
+def interruption(reason: str) -> str:
+    """`interrupted by the user`, `interrupted: its process died before the end`."""
+    said = printable(reason)
+    return said if said.startswith("interrupted") else f"interrupted: {said}"
+
+
+def fault_line(fault: Mapping[str, Any]) -> str:
+    """`fault: outage from 10 s to 15 s`."""
+    start, end = figure(fault["start_s"]), figure(fault["end_s"])
+    return f"fault, on purpose: {printable(fault['name'])} from {start} s to {end} s"
+
+
+def burst_note(provider: Mapping[str, Any]) -> str:
+    """Why more than the rate could be used; empty where it was not."""
+    return " (the bucket's burst included)" if (provider["utilisation"] or 0) > 1 else ""
+
+
 def verdict_numbers(check: Mapping[str, Any]) -> tuple[str, str] | None:
     """(`1.08 ×`, `bound 2 ×, n 294`) of a check in report.json; None when there is no number at all."""
     measured = quantity(check["measured"], check["unit"], check["censored"])
@@ -125,10 +160,11 @@ def evidence(item: Mapping[str, Any]) -> str:
     return f"{note} ({', '.join(where)})" if where else note
 
 
-def generator_line(generator: Mapping[str, Any]) -> str:
+def generator_line(generator: Mapping[str, Any], interrupted: bool = False) -> str:
     """How well the load was generated."""
     late = generator["lateness_ms"]
-    state = "as planned" if generator["trustworthy"] else "NOT TRUSTWORTHY"
+    as_planned = "as planned until the interruption" if interrupted else "as planned"
+    state = as_planned if generator["trustworthy"] else "NOT TRUSTWORTHY"
     stalls = f", {count(len(generator['stalls']), 'stall')}" if generator["stalls"] else ""
     if generator["calm_lateness_ms"]:
         stalls += f" (p99 {percentile(generator['calm_lateness_ms'], 'p99')} without them)"
@@ -144,6 +180,7 @@ def provider_line(provider: Mapping[str, Any]) -> str:
         return "provider: not ours, no ledger, so checks that need one are inconclusive"
     limit = provider["tokens_per_minute"]
     used = f", {share(provider['utilisation'])} of {figure(limit)} tokens/min used" if limit else ""
+    used += burst_note(provider)
     return (
         f"provider: {count(provider['offered'], 'call')} offered, {provider['admitted']:,} admitted, "
         f"{provider['throttled']:,} throttled{used}"

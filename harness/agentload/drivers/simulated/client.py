@@ -20,13 +20,12 @@ from agentload.drivers.simulated.kernel import OBSERVE, TIMER, Kernel
 from agentload.drivers.simulated.messages import Submission, Submitter
 from agentload.drivers.simulated.network import Timing
 from agentload.gateway.protocol import Action, EndStream, FailStream, ForwardData, ForwardHeaders, Respond
+from agentload.history import STOPPED
 from agentload.logical import LEFT, AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 from agentload.wire import Ending
 
-STOPPED = "stopped-early"
-"""The reason of requests that were not sent because the run was stopped; `drivers/load.py` says so, too."""
 TIMEOUT = "timeout"
 """The reason of a client whose timeout ran out, as the live client's transport words it."""
 ERROR_EVENT = "error-event"

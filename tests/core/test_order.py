@@ -1,0 +1,86 @@
+"""What is wrong with the command line is said before anything starts: providers, addresses, plug-ins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentload.cli import plugins_first
+from agentload.errors import UsageError
+from agentload.order import Options, bind_address, prepare
+from agentload.registry import check_plugin_folder
+
+
+def refused(**options: object) -> str:
+    with pytest.raises(UsageError) as raised:
+        prepare(Options(profile="steady", **options))  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+def test_a_providers_url_is_its_root() -> None:
+    assert refused(provider_url="http://127.0.0.1:9000/v1").endswith("http://127.0.0.1:9000, without /v1")
+    assert "did you mean 'http://127.0.0.1:9000'?" in refused(provider_url="127.0.0.1:9000")
+    assert "secret" not in refused(provider_url="http://me:secret@127.0.0.1:9000")
+
+
+def test_a_provider_that_runs_already_listens_where_it_does() -> None:
+    assert "leave out one of the two" in refused(provider_url="http://127.0.0.1:9000", provider_port=9000)
+
+
+def test_the_same_holds_for_a_target_files_provider(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("base_url: http://127.0.0.1:8080\nprovider: {running: 'http://127.0.0.1:9000/v1'}\n")
+    assert refused(target=str(file)).startswith("provider.running http://127.0.0.1:9000/v1: must be")
+    assert "leave out one of the two" in refused(target=str(file), provider_port=9000)
+
+
+def test_a_provider_elsewhere_must_be_allowed() -> None:
+    assert "--allow-host 192.0.2.1" in refused(provider_url="http://192.0.2.1:9000")
+    assert prepare(
+        Options(profile="steady", provider_url="http://192.0.2.1:9000", allow_hosts=("192.0.2.1",))
+    )
+
+
+def test_the_address_for_workers_may_have_a_port() -> None:
+    assert bind_address("127.0.0.1") == ("127.0.0.1", 0)
+    assert bind_address("0.0.0.0:5557") == ("0.0.0.0", 5557)
+    for wrong in ("", ":5557", "host:", "host:port", "host:70000", "host:-1", "host:²"):
+        with pytest.raises(UsageError, match="--bind"):
+            bind_address(wrong)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["run", "steady", "--plugins", "mine"], ["--plugins", "mine", "run", "steady"]),
+        (["run", "--plugins=mine", "steady"], ["--plugins=mine", "run", "steady"]),
+        (["--plugins", "a", "list", "--plugins", "b"], ["--plugins", "a", "--plugins", "b", "list"]),
+        (["decode", "--", "--plugins", "word"], ["decode", "--", "--plugins", "word"]),
+        (["list", "--plugins"], ["--plugins", "list"]),
+        (["run", "steady"], ["run", "steady"]),
+    ],
+)
+def test_plugins_may_stand_anywhere(typed: list[str], meant: list[str]) -> None:
+    assert plugins_first(typed) == meant
+
+
+def test_a_plugin_folder_must_add_something(tmp_path: Path) -> None:
+    (tmp_path / "checks").mkdir()
+    check_plugin_folder(tmp_path)
+    with pytest.raises(UsageError, match=r"one level too deep \(did you mean '.*'\?\)"):
+        check_plugin_folder(tmp_path / "checks")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UsageError, match=r"adds nothing: it holds none of arrivals/, .*checks/"):
+        check_plugin_folder(tmp_path / "other")
+    with pytest.raises(UsageError, match="is not a folder"):
+        check_plugin_folder(tmp_path / "missing")
+
+
+def test_every_seam_is_a_folder_that_plugins_may_have() -> None:
+    from agentload import arrivals, behaviours, checks, gateway_faults, mutants, targets, workloads
+    from agentload.registry import PLUGIN_SEAMS
+    from agentload.scheduler import policies
+
+    seams = (arrivals, behaviours, checks, gateway_faults, mutants, targets, workloads, policies)
+    assert {one.SEAM.noun for one in seams} | {"faults", "profiles"} == set(PLUGIN_SEAMS)
