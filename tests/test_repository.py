@@ -10,9 +10,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from agentload import checks, profile
-from agentload.errors import ExitCode
+from agentload import catalogue, checks, profile
+from agentload.errors import ExitCode, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -88,6 +89,38 @@ def test_the_readme_names_every_command() -> None:
 def test_the_readme_names_every_profile_and_every_check() -> None:
     for name in [*profile.names(), *checks.SEAM.names()]:
         assert f"`{name}`" in README, f"README does not name `{name}`"
+
+
+def test_the_readme_names_every_option_of_run() -> None:
+    import typer.main
+
+    from agentload.cli import app
+
+    run = typer.main.get_group(app).commands["run"]  # type: ignore[attr-defined]
+    for option in (name for parameter in run.params for name in parameter.opts if name.startswith("--")):
+        assert f"`{option}" in README, f"README does not name {option}"
+
+
+def test_readme_and_help_name_every_kind_of_thing_there_is_to_list() -> None:
+    from agentload.cli import app
+
+    with pytest.raises(UsageError) as raised:
+        catalogue.lines("zzzzzzzz")
+    kinds = re.findall(r"[a-z]+", str(raised.value).split("known:")[1])
+    assert len(kinds) > 5
+    [row] = re.findall(r"^\| `agentload list \[(.*)\]`", README, re.MULTILINE)
+    assert sorted(row.split("\\|")) == kinds
+    help_text = CliRunner().invoke(app, ["list", "--help"]).output
+    for kind in kinds:
+        assert kind in help_text
+
+
+def test_no_commands_summary_is_cut_short_at_80_columns() -> None:
+    from agentload.cli import app
+
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=80).output
+    assert "worker" in shown
+    assert "..." not in shown.split("Commands:")[1]
 
 
 @pytest.mark.parametrize("code", list(ExitCode), ids=lambda code: code.name)

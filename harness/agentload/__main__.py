@@ -13,10 +13,11 @@ def main() -> None:
 
         print(f"agentload {__version__}")
         return
-    from agentload.cli import app, plugins_first
     from agentload.errors import AgentloadError, ExitCode
 
     try:
+        from agentload.cli import app, plugins_first
+
         app(plugins_first(sys.argv[1:]))
     except AgentloadError as error:
         for line in error.lines:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentload import judge, rundir
+from agentload import judge, rundir, screen
 from agentload.errors import ExitCode, UsageError
 from agentload.model import Run, Status
 from agentload.report import facts, terminal, text
@@ -51,7 +50,7 @@ def run(folder: Path) -> int:
     recorded = rundir.load(folder)
     _refuse_others(folder, recorded)
     rows = compare(recorded)
-    console = Console(highlight=False)
+    console = screen.console()
     terminal.never_fail_on_letters(console)
     console.print(_table(rows, recorded, console.options.ascii_only))
     apart = [row.metric for row in rows if not row.agrees]

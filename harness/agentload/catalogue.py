@@ -10,6 +10,7 @@ from typing import TypeVar
 from agentload.errors import UsageError
 from agentload.model import NS, Profile, Tenant
 from agentload.registry import Seam, did_you_mean
+from agentload.report.text import printable
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ def profile_lines(name: str, seed: int | None, settings: tuple[str, ...]) -> Ite
     path = profiles.find(name)
     profile = profiles.load(path, settings)
     drawn = planning.draw(profile, profile.seed if seed is None else seed)
-    yield f"{profile.name}: {profile.about}"
+    yield f"{profile.name}: {printable(profile.about)}"
     yield f"file         {path}"
     yield f"seed         {drawn.seed}"
     yield f"plan         {len(drawn.arrivals)} arrivals, {drawn.closed_users} closed-loop users"

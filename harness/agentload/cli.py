@@ -398,7 +398,7 @@ def worker(
     host, _, port = master.rpartition(":")
     if not host or not port.isdigit():
         raise UsageError(f"worker {master}: must be HOST:PORT, e.g. 10.0.0.5:5557")
-    os.execv(sys.executable, [sys.executable, "-m", "agentload.drivers.locust_worker", host, port])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "agentload.drivers.locust_worker", host, port])
 
 
 def plugins_first(arguments: list[str]) -> list[str]:
@@ -430,4 +430,4 @@ def _exec(module: str, options: dict[str, object]) -> None:
         for item in values:
             if item is not None:
                 arguments += [name, str(item)]
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from agentload import profile as profiles
 from agentload import run as live
-from agentload import rundir
+from agentload import rundir, screen
 from agentload.conclusion import Conclusion
 from agentload.errors import ExitCode, UsageError
 from agentload.model import Status
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """Every profile, then the summary. Raises AgentloadError for wrong input, before anything is started."""
-    console = Console(highlight=False)
+    console = screen.console()
     names = options.profiles or tuple(profiles.names())
     for name in names:
         live.prepare(msgspec.structs.replace(options.each, profile=name))

@@ -19,6 +19,9 @@ REFUSALS = frozenset({Outcome.REJECTED, Outcome.EXPIRED})
 STOPPED = "stopped-early"
 """Reason of an attempt that was never sent because the run was ended before it was due."""
 
+GENERATOR_ERROR = "load-generator-error"
+"""Reason of an attempt that the load generator has spoilt: an error of ours, which its log tells."""
+
 
 class LogicalRequest(msgspec.Struct, frozen=True):
     """One thing a user wanted, with all attempts at it."""

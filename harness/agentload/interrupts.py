@@ -10,9 +10,15 @@ INTERRUPTED = "interrupted by the user"
 """What a manifest says of a run that its user ended."""
 
 
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Generator[None]:
-    """The first ^C (or SIGTERM) calls `stop`, so that what was done is reported; the second just leaves."""
+    """The first ^C calls `stop`, so that what was done is reported; the second just leaves.
+
+    SIGTERM and a closed terminal (SIGHUP) count as ^C.
+    """
     interrupts = 0
 
     def on_signal(_number: int, _frame: object) -> None:
@@ -22,7 +28,7 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
             raise KeyboardInterrupt
         stop()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in _ENDS}
     try:
         yield
     finally:

@@ -115,7 +115,7 @@ class Recording:
                 if self.manifest.interrupted is None:
                     self._look_for_trouble(driver, stage)
         except InconclusiveError as error:  # the master itself has died: what it wrote down is still there
-            self.ended_by = error
+            self.ended_by = self.ended_by or error
             self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
 
     def _look_for_trouble(self, driver: LiveDriver, stage: Stage) -> None:
@@ -188,6 +188,9 @@ class Recording:
     def _write_down(self, stage: Stage, driver: LiveDriver) -> None:
         """The ledger on the run's clock, the generator's health with the provider's stalls, the manifest."""
         raw = stage.ledger()
+        if not raw.complete and self.ended_by is None:
+            self.ended_by = UnreachableError("the provider no longer answers: its ledger is incomplete")
+            self.manifest.interrupted = self.manifest.interrupted or self.ended_by.lines[0]
         names = [tenant.name for tenant in self.prepared.profile.tenants]
         entries = rundir.ledger_from_provider(raw.entries, names, self.manifest.t0_ns)
         with self.folder.ledger() as ledger:

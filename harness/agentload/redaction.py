@@ -34,6 +34,11 @@ def without_secrets(value: object) -> object:
     return _SECRET_TEXT.sub(rf"\1\2{BLANK}", value) if isinstance(value, str) else value
 
 
+def sounds_secret(name: str) -> bool:
+    """Whether the value of such a name (a header field's, say) is a secret, to judge by its name."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def _named(name: str, value: object) -> object:
     secret = isinstance(value, str) and value and _SECRET_NAME.search(name) and _PLACEHOLDER not in value
     return BLANK if secret else without_secrets(value)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.console import Console
 
-from agentload import checks, rundir
+from agentload import checks, rundir, screen
 from agentload.circumstances import bundled, circumstances
 from agentload.conclusion import Conclusion, conclude
 from agentload.errors import UsageError
@@ -19,6 +19,7 @@ from agentload.model import NS, Run
 from agentload.order import Options, Prepared, prepare
 from agentload.profile import slots_beyond_provider
 from agentload.recording import Recording
+from agentload.report import text
 from agentload.rundir import RunDir, RunFolderError
 
 __all__ = ["Options", "judge_folder", "prepare", "record", "run"]
@@ -28,7 +29,7 @@ VERSIONS_OF = ("locust", "gevent", "httptools", "hdrhistogram", "starlette", "uv
 
 def run(options: Options) -> int:
     """One live run from options to exit code. Raises AgentloadError (one line) when it cannot be made."""
-    return record(options, prepare(options), Console(highlight=False)).exit_code
+    return record(options, prepare(options), screen.console()).exit_code
 
 
 def record(options: Options, prepared: Prepared, console: Console) -> Conclusion:
@@ -42,7 +43,7 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
     recording = Recording(options, prepared, folder, manifest, console)
     with interruptible(recording.interrupt):
         console.print(
-            f"{prepared.profile.name}: {prepared.profile.about}\n"
+            f"{prepared.profile.name}: {text.printable(prepared.profile.about)}\n"
             f"plan {prepared.plan.fingerprint[:12]}, seed {prepared.plan.seed}, "
             f"{prepared.profile.duration_ns / NS:g} s, into {folder.path}",
             soft_wrap=True,
@@ -63,7 +64,7 @@ def judge_folder(path: Path, *, inconclusive_passes: bool) -> int:
 
     Raises RunFolderError, before anything is written, for a folder that cannot be judged here.
     """
-    console = Console(highlight=False)
+    console = screen.console()
     recorded = rundir.load(path)
     _refuse_unknown_checks(path, recorded)
     concluded = conclude(RunDir(path), console, recorded=recorded, inconclusive_passes=inconclusive_passes)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from agentload import plan, profile, rundir
+from agentload import plan, profile, rundir, screen
 from agentload.circumstances import bundled, circumstances
 from agentload.conclusion import conclude
 from agentload.drivers.simulated.latency_log import write_latencies
@@ -17,6 +17,7 @@ from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.recording import DRIVER, Recording
 from agentload.interrupts import interruptible
 from agentload.model import NS, Plan, Profile, Run
+from agentload.report import text
 from agentload.rundir import Manifest, RunDir, storage_error
 
 
@@ -63,7 +64,7 @@ def with_policy(chosen: Profile, policy: str | None) -> Profile:
 
 def run(options: Options) -> int:
     """`agentload simulate`, from options to exit code. Raises AgentloadError (one line)."""
-    console = Console(highlight=False)
+    console = screen.console()
     chosen, seed = prepare(options)
     if options.seeds > 1:
         from agentload import seed_sweep
@@ -104,7 +105,7 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
     manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **made)
     with interruptible(recording.stop):
         console.print(
-            f"{chosen.name}: {chosen.about}\n"
+            f"{chosen.name}: {text.printable(chosen.about)}\n"
             f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, "
             f"{chosen.duration_ns / NS:g} s of virtual time, into {folder.path}",
             soft_wrap=True,

@@ -6,7 +6,7 @@ answer when it is whole: a stream without its terminal event is truncated, an er
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, cast
 
@@ -37,6 +37,8 @@ _FIELDS_READ = frozenset(
 )
 """Of every answer's fields, those that mean something here."""
 _SHOULD_RETRY = {"true": True, "false": False}
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises; the last of them for JSON that is nested too deeply."""
 
 
 class Ending(StrEnum):
@@ -117,6 +119,7 @@ class ReplyReader:
         "_expected_seq",
         "_fields",
         "_finished",
+        "_redact",
         "_stream",
         "_text",
         "_usage",
@@ -125,7 +128,11 @@ class ReplyReader:
         "token_arrivals_ns",
     )
 
-    def __init__(self, stream: bool, expected_seq: int) -> None:
+    def __init__(
+        self, stream: bool, expected_seq: int, redact: Callable[[str], str] | None = None
+    ) -> None:
+        """`redact` blanks secrets in what is copied from the answer (see `targets.Target.redactor`)."""
+        self._redact = redact
         self.status = 0
         """The HTTP status; 0 until it has come."""
         self.is_whole = False
@@ -201,7 +208,7 @@ class ReplyReader:
             status=self.status,
             first_token_ns=arrivals_ns[0] if arrivals_ns else None,
             last_token_ns=arrivals_ns[-1] if arrivals_ns else None,
-            retry_after=raw,
+            retry_after=self._copied(raw),
             retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
             retry_after_ms=None if raw_ms is None else _number(raw_ms),
@@ -234,7 +241,7 @@ class ReplyReader:
     def _parsed(self, data: bytes | bytearray) -> _Reply | None:
         try:
             return _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _NOT_JSON:
             self._fail("malformed-answer")
             return None
 
@@ -274,13 +281,17 @@ class ReplyReader:
         named = self._fields.get("x-admission-reason") or self._error
         if not named and self._body and self.status != 200:
             named = self._error_in_body()
-        named = named or transport_error
+        named = self._copied(named or transport_error)
         return named[:_MAX_REASON] if named else None
+
+    def _copied(self, text: str | None) -> str | None:
+        """Text of the answer as it may be written down: whole, so that no half of a secret is left over."""
+        return text if text is None or self._redact is None else self._redact(text)
 
     def _error_in_body(self) -> str | None:
         try:
             reply = _decode(self._body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _NOT_JSON:
             return None
         error = reply.error if reply.error is not None else reply.detail
         return None if error is None else _error_name(error)
@@ -302,6 +313,7 @@ def _error_name(error: object) -> str:
     if isinstance(error, dict):
         fields = cast("dict[str, Any]", error)
         for key in ("code", "type", "message"):
-            if fields.get(key) not in (None, ""):
-                return str(fields[key])
+            value = fields.get(key)
+            if isinstance(value, str | int | float) and value != "":
+                return str(value)
     return str(error) if isinstance(error, str) and error else "error"

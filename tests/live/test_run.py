@@ -46,7 +46,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def begin(*arguments: str, seconds: float = 20) -> subprocess.Popen[str]:
         (tmp_path / "brief.yaml").write_text(PROFILE.replace("SECONDS", str(seconds)))
-        command = [sys.executable, "-m", "agentload", "run", "brief.yaml", "--out", "run", *arguments]
+        command = [sys.executable, "-P", "-m", "agentload", "run", "brief.yaml", "--out", "run", *arguments]
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -57,7 +57,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def children(process: subprocess.Popen[str], module: str) -> list[psutil.Process]:
@@ -175,3 +177,35 @@ def test_nothing_outlives_a_killed_cli(tmp_path: Path, start: Callable[..., subp
         text=True,
     )
     assert folder.returncode == ExitCode.INCONCLUSIVE, folder.stdout + folder.stderr
+
+
+def test_a_provider_that_freezes_is_named(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start(seconds=6)
+    under_load(process, tmp_path)
+    children(process, "fake_provider")[0].send_signal(signal.SIGSTOP)
+    ended, output = finish(process)
+    assert ended == ExitCode.UNREACHABLE, output
+    assert "no longer answers" in output
+    assert report(tmp_path)["interrupted"]
+
+
+def test_a_reader_that_leaves_does_not_end_the_run(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start(seconds=2)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=PATIENCE_S) == ExitCode.PASSED
+    assert report(tmp_path)["verdict"] == "passed"
+
+
+def test_files_of_the_users_folder_are_not_imported(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    for name in ("fake_provider", "json", "yaml"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this is not yours to import')\n")
+    code, output = finish(start(seconds=1))
+    assert code == ExitCode.PASSED, output

@@ -114,6 +114,8 @@ def test_a_folder_and_an_unreadable_file(tmp_path: Path) -> None:
         (("run", "noisy-neighbor", "--set", "nonsense"), "--set"),
         (("run", "noisy-neighbor", "--workers", "0"), "--workers"),
         (("run", "noisy-neighbor", "--target", "ftp://x"), "--target"),
+        (("run", "noisy-neighbor", "--provider", "http://127.0.0.1:9/v1"), "without /v1"),
+        (("run", "noisy-neighbor", "--plugins", "nowhere"), "--plugins nowhere: is not a folder"),
         (("run", "noisy-neighbor", "--target", "http://192.0.2.1:80"), "--allow-host"),
         (("explain", "victim-latncy"), "victim-latency"),
         (("list", "profile"), "profiles"),
@@ -151,6 +153,32 @@ def test_a_marker_can_be_read_back(tmp_path: Path) -> None:
     said = agentload("decode", f"some text {text} and more", cwd=tmp_path).stdout
     for part in ("run 7", "tenant 3", "seq 4711", "attempt 2", "16 tokens"):
         assert part in said
+
+
+def test_markers_are_read_from_a_log(tmp_path: Path) -> None:
+    from fake_provider.marker import Marker, encode
+
+    one, other = (encode(Marker(run=7, tenant=3, seq=seq, attempt=0, output_tokens=16)) for seq in (1, 2))
+    for log, seqs in ((f"a {one}\nb\nc {other}\n", (1, 2)), ("\n".join(one.split()), (1,))):
+        command = [sys.executable, "-m", "agentload", "decode", "-"]
+        done = subprocess.run(command, input=log, capture_output=True, text=True, check=True, timeout=60)
+        said = done.stdout.splitlines()
+        assert [f"seq {seq} " in line for seq, line in zip(seqs, said, strict=True)] == [True] * len(seqs)
+
+
+def test_a_simulation_is_not_compared_with_itself(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(GOOD)
+    agentload("simulate", "small.yaml", "--out", "simulated", cwd=tmp_path)
+    assert "is a simulation itself" in refused(agentload("agree", "simulated", cwd=tmp_path), ExitCode.USAGE)
+
+
+def test_slots_beyond_the_providers_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(GOOD)
+    arguments = ("simulate", "small.yaml", "--set", "provider.slots=2", "--out")
+    warned = agentload(*arguments, "one", cwd=tmp_path)
+    assert "warning: the gateway's 4 slots are more than the provider's 2" in warned.stdout
+    fitting = agentload(*arguments, "other", "--set", "gateway.pools.shared.slots=2", cwd=tmp_path)
+    assert "warning" not in fitting.stdout
 
 
 # --------------------------------------------------------------------------- targets that are not there

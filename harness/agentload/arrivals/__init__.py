@@ -13,6 +13,10 @@ from pydantic import BaseModel, ConfigDict
 from agentload.model import Spec
 from agentload.registry import Seam
 
+MIN_RATE = 1e-6
+"""Requests per second: one in eleven days. Much less than that is no number to reckon gaps from."""
+MAX_RATE = 100_000
+
 
 class ArrivalProcess(BaseModel, ABC):
     """The contract. Parameters are pydantic fields (so that profiles are checked with file and line)."""

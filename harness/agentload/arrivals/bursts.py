@@ -18,7 +18,7 @@ class Bursts(ArrivalProcess):
     """
 
     size: int = Field(ge=1, le=100_000)
-    every_s: float = Field(gt=0, le=86_400)
+    every_s: float = Field(ge=1e-6, le=86_400)
     spread_s: float = Field(default=0.0, ge=0, le=3600)
     """Each burst's requests are spread uniformly over so many seconds; 0: all in one instant."""
     first_s: float = Field(default=0.0, ge=0, le=86_400)

@@ -6,7 +6,7 @@ from random import Random
 
 from pydantic import Field
 
-from agentload.arrivals import ArrivalProcess
+from agentload.arrivals import MAX_RATE, MIN_RATE, ArrivalProcess
 from agentload.model import NS
 
 
@@ -16,7 +16,7 @@ class Constant(ArrivalProcess):
     The random start keeps tenants of one rate from arriving in the same instants.
     """
 
-    rate: float = Field(gt=0, le=100_000)
+    rate: float = Field(ge=MIN_RATE, le=MAX_RATE)
     """Requests per second."""
 
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:

@@ -7,14 +7,14 @@ from random import Random
 
 from pydantic import Field
 
-from agentload.arrivals import ArrivalProcess
+from agentload.arrivals import MAX_RATE, MIN_RATE, ArrivalProcess
 from agentload.model import NS
 
 
 class Poisson(ArrivalProcess):
     """`{kind: poisson, rate: 267}`: exponential gaps with mean 1/rate, so that counts vary, too."""
 
-    rate: float = Field(gt=0, le=100_000)
+    rate: float = Field(ge=MIN_RATE, le=MAX_RATE)
     """Requests per second, on average."""
 
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:

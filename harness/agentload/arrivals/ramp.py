@@ -7,16 +7,16 @@ from random import Random
 
 from pydantic import Field
 
-from agentload.arrivals import ArrivalProcess
+from agentload.arrivals import MAX_RATE, MIN_RATE, ArrivalProcess
 from agentload.model import NS
 
 
 class Ramp(ArrivalProcess):
     """`{kind: ramp, from_rate: 10, to_rate: 100}`: Poisson, the rate changing linearly over each phase."""
 
-    from_rate: float = Field(ge=0, le=100_000)
+    from_rate: float = Field(ge=0, le=MAX_RATE)
     """Requests per second at the start of the phase."""
-    to_rate: float = Field(gt=0, le=100_000)
+    to_rate: float = Field(ge=MIN_RATE, le=MAX_RATE)
     """Requests per second at its end."""
 
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:

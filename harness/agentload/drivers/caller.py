@@ -11,7 +11,7 @@ from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
 from agentload.drivers.http1_answer import ExchangeError, Failure
 from agentload.errors import UnreachableError
-from agentload.logical import LEFT, AttemptResult, AttemptStart
+from agentload.logical import LEFT, AttemptStart
 from agentload.model import Arrival, Profile
 from agentload.targets import Target
 from agentload.wire import Ending, ReplyReader, RequestWriter, marker_of
@@ -57,6 +57,7 @@ class Caller:
         self.clock = RunClock(0)
         self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
         self._writer = RequestWriter(target)
+        self._redact = target.redactor()
         self._endpoint = Endpoint(target.host, target.port, target.tls)
         self._addresses: list[Address] | None = None
         self._clients: dict[str, Http1Client] = {}
@@ -71,7 +72,7 @@ class Caller:
 
     def call(self, arrival: Arrival, start: AttemptStart) -> Call:
         """Make one attempt. When the greenlet is killed meanwhile, the attempt ends as unfinished."""
-        reader = ReplyReader(arrival.job.stream, arrival.seq)
+        reader = ReplyReader(arrival.job.stream, arrival.seq, self._redact)
         ear = _Ear(reader, start.leave_after_tokens)
         began_ns = self.clock.now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)

@@ -5,6 +5,7 @@ Only processes that we started are touched, by their own handle.
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import threading
@@ -80,8 +81,9 @@ class Faults:
             gateway = self._scenery.children["gateway"]
             if gateway.alive():
                 gateway.process.send_signal(signal.SIGCONT)
-        with suppress(httpx.HTTPError):
-            self._scenery.http.delete(f"{self._scenery.provider_url}/_fake/faults")
+        url = f"{self._scenery.provider_url}/_fake/faults"
+        with suppress(UnreachableError):
+            probe.exchange(self._scenery.http, "DELETE", url, what="the provider's faults")
 
     def release(self) -> None:
         """Let the thread end; a gateway that it started would die with it."""
@@ -90,11 +92,9 @@ class Faults:
 
     def _tell_provider(self, requests: Sequence[object]) -> None:
         url = f"{self._scenery.provider_url}/_fake/faults"
-        try:
-            answer = self._scenery.http.post(url, json=requests)
-        except httpx.HTTPError as error:
-            raise UnreachableError(f"the provider's faults at {url}: {probe.describe(error)}") from error
-        if answer.status_code != 200:
+        body = json.dumps(requests).encode()
+        answer = probe.exchange(self._scenery.http, "POST", url, what="the provider's faults", body=body)
+        if answer.status != 200:
             raise UnreachableError(f"the provider at {url} does not take the faults: {answer.text:.200}")
 
 

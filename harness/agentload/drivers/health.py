@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentload import statistics
-from agentload.history import STOPPED
+from agentload.history import GENERATOR_ERROR, STOPPED
 from agentload.intervals import merge
 from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord
 
@@ -65,6 +65,12 @@ def reassess(
         health = msgspec.structs.replace(health, calm_lateness_ms=lateness)
     excused = sum(r.attempt == 0 and r.reason == STOPPED for r in records) if interrupted else 0
     again = assess(health, statistics.distribution(answered).p50, excused)
+    spoilt = sum(r.outcome is Outcome.UNSENT and r.reason == GENERATOR_ERROR for r in records)
+    if spoilt:
+        again.reasons.append(
+            f"{spoilt} requests were spoilt by an error of the load generator: see the workers' logs"
+        )
+        again.trustworthy = False
     stalled = sum(stall.end_ns - stall.start_ns for stall in health.stalls) / max(1, duration_ns)
     if stalled > MOST_STALLED:
         again.reasons.append(

@@ -31,6 +31,9 @@ from agentload.drivers.http1_answer import Answer, ExchangeError, Failure
 RECEIVE_BYTES = 32 * 1024
 IDLE_LIMIT_NS = 30 * 1_000_000_000
 """Kept-alive connections unused for longer are closed, so that a burst does not leave its sockets behind."""
+READS_BEFORE_YIELD = 16
+"""Reads in a row before others, and the alarm of the exchange, get their turn: a server whose next bytes are
+always there already would otherwise never let go."""
 LINGER_S = 0.1
 """How long the end of a message is waited for after all that mattered has come."""
 
@@ -224,8 +227,10 @@ class Http1Client:
             pass  # a server may answer (413, say) and close before it has read everything: read its answer
 
     def _receive(self, connection: Connection, answer: Answer, listener: Listener, result: Exchange) -> None:
-        receive, clock_ns, announced = connection.socket.recv, self.clock_ns, False
+        receive, clock_ns, announced, reads = connection.socket.recv, self.clock_ns, False, 0
         while not answer.complete and not result.enough:
+            if (reads := reads + 1) % READS_BEFORE_YIELD == 0:
+                gevent.sleep(0)
             data = receive(RECEIVE_BYTES)
             now_ns = clock_ns()
             if data:
@@ -248,11 +253,14 @@ class Http1Client:
 
     def _linger(self, connection: Connection, answer: Answer) -> None:
         """All that mattered has come: wait a moment for the end of the message, to keep the connection."""
-        sock = connection.socket
+        sock, until_ns = connection.socket, self.clock_ns() + round(LINGER_S * 1e9)
         sock.settimeout(LINGER_S)
         with suppress(OSError):
-            while not answer.complete and answer.error is None and (data := sock.recv(RECEIVE_BYTES)):
+            while not answer.complete and answer.error is None and self.clock_ns() < until_ns:
+                if not (data := sock.recv(RECEIVE_BYTES)):
+                    break
                 answer.feed(data)
+                gevent.sleep(0)
         sock.settimeout(None)
 
     def _idle_connection(self) -> Connection | None:

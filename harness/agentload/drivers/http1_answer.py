@@ -12,7 +12,9 @@ import httptools
 from httptools import HttpParserError, HttpParserUpgrade
 
 MAX_HEAD_BYTES = 64 * 1024
-MAX_BODY_BYTES = 64 * 1024 * 1024
+"""Of all header fields of an answer, trailers included; and of what may come without a byte of the body."""
+MAX_BODY_BYTES = 8 * 1024 * 1024
+"""Hundreds of answers may be open at once, each with so much."""
 MAX_INTERIM_ANSWERS = 16
 """1xx answers accepted before the real one."""
 _FRAMING = (b"content-length", b"transfer-encoding")
@@ -51,7 +53,9 @@ class Answer:
     """Collects one answer. `feed` never raises: what is wrong is in `error`, what came before it is kept."""
 
     __slots__ = (
+        "_barren_bytes",
         "_fed_bytes",
+        "_field_bytes",
         "_interim",
         "_parser",
         "body_bytes",
@@ -69,6 +73,9 @@ class Answer:
     def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self._parser: Any = httptools.HttpResponseParser(self)
         self._fed_bytes = 0
+        self._barren_bytes = 0
+        """Fed since the last byte of the body: the parser holds an unfinished trailer without limit."""
+        self._field_bytes = 0
         self._interim = 0
         self.max_body_bytes = max_body_bytes
         self.status = 0
@@ -89,12 +96,15 @@ class Answer:
     def feed(self, data: bytes) -> None:
         """More bytes from the server."""
         self._fed_bytes += len(data)
+        self._barren_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._note_parser_error(error)
         if not self.has_head and self._fed_bytes > MAX_HEAD_BYTES:
             self._fail(Failure.TOO_LARGE, f"no end of the headers in {MAX_HEAD_BYTES} bytes")
+        elif self._barren_bytes > MAX_HEAD_BYTES:
+            self._fail(Failure.TOO_LARGE, f"nothing of the body in {MAX_HEAD_BYTES} bytes")
         if self.complete or self.error:
             self._parser = None  # the parser refers back to this object: break the cycle
 
@@ -132,7 +142,12 @@ class Answer:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header (or trailer)."""
-        if not self.complete:
+        if self.complete:
+            return
+        self._field_bytes += len(name) + len(value)
+        if self._field_bytes > MAX_HEAD_BYTES:
+            self._fail(Failure.TOO_LARGE, f"the header fields have more than {MAX_HEAD_BYTES} bytes")
+        else:
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -148,6 +163,7 @@ class Answer:
         """Some decoded bytes of the body."""
         if self.complete:
             return
+        self._barren_bytes = 0
         self.body_bytes += len(body)
         if self.body_bytes > self.max_body_bytes:
             self._fail(Failure.TOO_LARGE, f"the body has more than {self.max_body_bytes} bytes")

@@ -21,9 +21,12 @@ from agentload.drivers.protocol import (
 )
 from agentload.errors import InconclusiveError
 from agentload.model import GeneratorHealth
+from agentload.storage import write_file
 
 TICK_S = 0.25
 READY_S = 60.0
+SILENCE_S = 30.0
+"""A master says how the run goes twice a second: one that is silent for so long is stuck."""
 
 
 class LiveDriver:
@@ -67,7 +70,7 @@ class LiveDriver:
     def start(self) -> None:
         """Start the master; it starts the workers. Raises UnreachableError when it does not come up."""
         path = self.run_dir / "driver.json"
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self.config), indent=2) + b"\n")
+        write_file(path, msgspec.json.format(msgspec.json.encode(self.config), indent=2) + b"\n")
         arguments = ["-m", "agentload.drivers.locust_master", "--config", str(path)]
         self._child = Child.start("the load driver", arguments, self.log_path, self.environment)
         ready = self._child.wait_ready(READY_S)
@@ -80,13 +83,20 @@ class LiveDriver:
         """
         child = self._running()
         yield MasterReady(port=self.port, pid=child.pid)
+        silent_s = 0.0
         while self.done is None:
             raw = child.next_event(TICK_S)
             if raw is None:
+                silent_s += TICK_S
                 if not child.alive():
                     raise self._died(child)
+                if self.started is not None and silent_s > SILENCE_S:
+                    raise InconclusiveError(
+                        f"the load driver has said nothing for {SILENCE_S:g} s: it is stuck"
+                    )
                 yield None
                 continue
+            silent_s = 0.0
             event = read_event(msgspec.json.encode(raw))
             if isinstance(event, Started):
                 self.started = event

@@ -19,7 +19,7 @@ from agentload.drivers.clock import RunClock
 from agentload.drivers.crew import Crew
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
-from agentload.history import STOPPED
+from agentload.history import GENERATOR_ERROR, STOPPED
 from agentload.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
@@ -31,7 +31,6 @@ BEHIND_BEFORE_YIELD = 16
 SKIPS_BEFORE_YIELD = 1_000
 CAPPED = "in-flight-cap"
 NOT_BEGUN = "not-begun-at-the-end"
-GENERATOR_ERROR = "load-generator-error"
 
 Task = Any
 """A gevent.Greenlet (its stubs cannot say which)."""
@@ -175,6 +174,9 @@ class Load:
         self.issued += start.number == 0
         try:
             call = self.calls.call(arrival, start)
+        except Exception:
+            self.issued -= start.number == 0
+            raise
         finally:
             self.in_flight -= 1
             counts.in_flight -= 1

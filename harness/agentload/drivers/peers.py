@@ -35,7 +35,7 @@ class Peer:
         """A worker process on this host, in its own session, that ends when our end of its pipe closes."""
         log = folder / "logs" / f"worker-{index}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "agentload.drivers.locust_worker", host, str(port)]
+        command = [sys.executable, "-P", "-m", "agentload.drivers.locust_worker", host, str(port)]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [*command, "--parent-pipe"],

@@ -1,14 +1,51 @@
-"""Control calls over httpx: is it there, does it speak HTTP and JSON, what time is it there."""
+"""Control calls over httpx: is it there, does it speak HTTP and JSON, what time is it there.
+
+Whoever answers may be anybody: every call is bounded in time as a whole (httpx bounds each read only) and in
+the bytes that it takes in.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, cast
 
 import httpx
 
 from agentload.errors import UnreachableError
 
 TIMEOUT_S = 5.0
+MIB = 2**20
+
+
+class Bounds(NamedTuple):
+    """How much one call may take."""
+
+    seconds: float
+    """From the call to the last byte of its answer."""
+    body_bytes: int
+
+
+SMALL = Bounds(TIMEOUT_S, MIB)
+LEDGER = Bounds(60.0, 512 * MIB)
+"""Our own provider's ledger: it holds every call of a run, up to millions of them."""
+
+
+class Reply(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    kind: str
+    """Its Content-Type; empty where it has none."""
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body for people."""
+        return self.body.decode("utf-8", "replace")
 
 
 def client() -> httpx.Client:
@@ -16,59 +53,138 @@ def client() -> httpx.Client:
     return httpx.Client(timeout=TIMEOUT_S, trust_env=False, follow_redirects=False)
 
 
-def json_call(http: httpx.Client, method: str, url: str, *, body: object = None, what: str) -> dict[str, Any]:
-    """One call that must answer 200 with a JSON object. Raises UnreachableError with one line otherwise."""
+def exchange(
+    http: httpx.Client,
+    method: str,
+    url: str,
+    *,
+    what: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    bounds: Bounds = SMALL,
+) -> Reply:
+    """One call and its whole answer, whatever its status. Raises UnreachableError with one line.
+
+    A thread makes the call, so that it is over in time even when the answer comes one byte a second; a thread
+    that is given up ends when its server falls silent, with 100 KiB of header fields, or with the process.
+    """
+    where = f"{what} at {url}"
+    fields = {"Content-Type": "application/json"} if body is not None else {}
+    fields |= {**(headers or {}), "Accept-Encoding": "identity"}
     try:
-        response = http.request(method, url, json=body)
-    except httpx.HTTPError as error:
-        raise UnreachableError(f"{what} at {url}: {describe(error)}") from error
-    if response.status_code != 200:
-        raise UnreachableError(f"{what} at {url}: answered {response.status_code}, expected 200")
-    return _json_object(response, what, url)
+        request = http.build_request(
+            method,
+            url,
+            content=body,
+            headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()],
+            timeout=bounds.seconds,
+        )
+    except (httpx.InvalidURL, ValueError) as error:
+        raise UnreachableError(f"{where}: cannot be called: {error}") from error
+    return _in_time(lambda: _read(http, request, where, bounds), where, bounds)
 
 
-def chat_probe(http: httpx.Client, url: str, headers: dict[str, str], body: bytes) -> int:
+def json_call(
+    http: httpx.Client, method: str, url: str, *, body: object = None, what: str, bounds: Bounds = SMALL
+) -> dict[str, Any]:
+    """One call that must answer 200 with a JSON object. Raises UnreachableError with one line otherwise."""
+    content = None if body is None else json.dumps(body).encode()
+    reply = exchange(http, method, url, what=what, body=content, bounds=bounds)
+    _refuse_redirect(reply, what, url)
+    if reply.status != 200:
+        raise UnreachableError(f"{what} at {url}: answered {reply.status}, expected 200")
+    return _json_object(reply, what, url)
+
+
+def chat_probe(http: httpx.Client, url: str, headers: Mapping[str, str], body: bytes) -> int:
     """One small chat call to a target; returns its status. Any JSON answer will do, a refusal too.
 
-    Raises UnreachableError when nothing listens, when it is not HTTP, when it is a web page, or when the path
-    is not there.
+    Raises UnreachableError when nothing listens, when it is not HTTP, when it is a web page or a redirection,
+    when the path is not there, or when the answer is too long or too slow.
     """
     what = "the target gateway"
+    reply = exchange(http, "POST", url, what=what, body=body, headers=headers)
+    _refuse_redirect(reply, what, url)
+    where = f"{what} at {url}: answered {reply.status}"
+    if "html" in reply.kind:
+        raise UnreachableError(f"{where} with HTML, not JSON: is this its API?")
+    if reply.status in (401, 403):
+        raise UnreachableError(f"{where}: are the tenants' keys known to it?")
+    if reply.status in (404, 405):
+        raise UnreachableError(f"{where}: is the path right?")
+    _json_object(reply, what, url)
+    return reply.status
+
+
+def _in_time(call: Callable[[], Reply], where: str, bounds: Bounds) -> Reply:
+    outcome: SimpleQueue[Reply | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            outcome.put(call())
+        except Exception as error:
+            outcome.put(error)
+
+    threading.Thread(target=work, name="control-call", daemon=True).start()
     try:
-        response = http.post(url, headers=headers | {"content-type": "application/json"}, content=body)
+        ended = outcome.get(timeout=bounds.seconds)
+    except Empty:
+        raise UnreachableError(f"{where}: {_no_answer(bounds.seconds)}") from None
+    if isinstance(ended, Exception):
+        raise ended
+    return ended
+
+
+def _read(http: httpx.Client, request: httpx.Request, where: str, bounds: Bounds) -> Reply:
+    until_s = time.monotonic() + bounds.seconds
+    body = bytearray()
+    try:
+        response = http.send(request, stream=True)
+        try:
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise UnreachableError(f"{where}: answered with a Content-Encoding that nobody asked for")
+            for chunk in response.iter_raw():
+                body += chunk
+                if len(body) > bounds.body_bytes:
+                    raise UnreachableError(f"{where}: answered with more than {bounds.body_bytes} bytes")
+                if time.monotonic() > until_s:
+                    raise UnreachableError(f"{where}: {_no_answer(bounds.seconds)}")
+        finally:
+            response.close()
     except httpx.HTTPError as error:
-        raise UnreachableError(f"{what} at {url}: {describe(error)}") from error
-    kind = response.headers.get("content-type", "")
-    if "html" in kind:
-        raise UnreachableError(
-            f"{what} at {url}: answered {response.status_code} with HTML, not JSON: is this its API?"
-        )
-    if response.status_code in (401, 403):
-        raise UnreachableError(
-            f"{what} at {url}: answered {response.status_code}: are the tenants' keys known to it?"
-        )
-    if response.status_code in (404, 405):
-        raise UnreachableError(f"{what} at {url}: answered {response.status_code}: is the path right?")
-    _json_object(response, what, url)
-    return response.status_code
+        raise UnreachableError(f"{where}: {describe(error, bounds.seconds)}") from error
+    return Reply(response.status_code, response.headers.get("content-type", ""), bytes(body))
 
 
-def _json_object(response: httpx.Response, what: str, url: str) -> dict[str, Any]:
+def _refuse_redirect(reply: Reply, what: str, url: str) -> None:
+    if 300 <= reply.status < 400:
+        raise UnreachableError(f"{what} at {url}: answered {reply.status}: give the final address")
+
+
+def _json_object(reply: Reply, what: str, url: str) -> dict[str, Any]:
     try:
-        value = response.json()
+        value = json.loads(reply.body)
+    except RecursionError as error:
+        raise UnreachableError(f"{what} at {url}: answered JSON nested too deeply") from error
     except ValueError as error:
-        raise UnreachableError(f"{what} at {url}: answered {response.status_code} without JSON") from error
+        raise UnreachableError(f"{what} at {url}: answered {reply.status} without JSON") from error
     if not isinstance(value, dict):
         raise UnreachableError(f"{what} at {url}: answered JSON that is not an object")
     return cast(dict[str, Any], value)
 
 
-def describe(error: httpx.HTTPError) -> str:
-    """An httpx error in words a person can act on."""
-    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
-        return f"no answer within {TIMEOUT_S:g} s"
+def describe(error: httpx.HTTPError, seconds: float = TIMEOUT_S) -> str:
+    """An httpx error in words a person can act on; never what the server said, which may be our own key."""
+    if isinstance(error, httpx.TimeoutException):
+        return _no_answer(seconds)
     if isinstance(error, httpx.ConnectError):
         return "nothing listens there (connection refused or name unknown)"
+    if isinstance(error, httpx.LocalProtocolError):
+        return "a header field cannot be sent as it is (is there a space at the end of a key?)"
     if isinstance(error, httpx.RemoteProtocolError):
-        return f"does not speak HTTP ({error})"
+        return "does not speak HTTP (its answer is malformed, or ended too early)"
     return f"{type(error).__name__}: {error}"
+
+
+def _no_answer(seconds: float) -> str:
+    return f"no answer within {seconds:g} s"

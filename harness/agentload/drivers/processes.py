@@ -60,7 +60,8 @@ class Child:
         `environment` replaces ours when given. `lasting_thread`: the calling thread, if it is not the main
         one, will outlive the child. Raises UnreachableError when it cannot be started.
         """
-        command = [sys.executable, *arguments, "--parent-pipe"]
+        # -P: a `json.py` in the user's folder is the user's, not ours to import.
+        command = [sys.executable, "-P", *arguments, "--parent-pipe"]
         log.parent.mkdir(parents=True, exist_ok=True)
         try:
             with log.open("ab") as errors:

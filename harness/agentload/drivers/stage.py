@@ -118,17 +118,21 @@ class Stage:
         """Calls that the provider has seen since it was reset, of whomever. Raises UnreachableError."""
         url = f"{self.provider_url}/_fake/stats"
         stats = probe.json_call(self.http, "GET", url, what="the provider's control")
-        return int(stats["counts"]["offered"])
+        try:
+            return int(stats["counts"]["offered"])
+        except (KeyError, TypeError, ValueError):
+            raise UnreachableError(f"the provider's control at {url}: it is not agentload's provider") from None
 
     def ledger(self) -> ProviderLedger:
         """The provider's record of this run; from its file when it no longer answers."""
         try:
+            url = f"{self.provider_url}/_fake/ledger"
             answer = probe.json_call(
-                self.http, "GET", f"{self.provider_url}/_fake/ledger", what="the provider's ledger"
+                self.http, "GET", url, what="the provider's ledger", bounds=probe.LEDGER
             )
-        except UnreachableError:
+            return msgspec.convert(answer, ProviderLedger)
+        except (UnreachableError, msgspec.ValidationError):
             return ProviderLedger(entries=_written_down(self._raw_ledger), complete=False)
-        return msgspec.convert(answer, ProviderLedger)
 
     @property
     def _raw_ledger(self) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -40,8 +39,9 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
 
 def never_fail_on_letters(console: Console) -> None:
     """Where the output's encoding lacks a letter, print `?` instead of ending a run with an exception."""
-    if isinstance(console.file, io.TextIOWrapper) and console.options.ascii_only:
-        console.file.reconfigure(errors="replace")
+    reconfigure = getattr(console.file, "reconfigure", None)
+    if reconfigure is not None and console.options.ascii_only:
+        reconfigure(errors="replace")
 
 
 def _print_check(check: Mapping[str, Any], console: Console) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from agentload import screen
 from agentload.errors import ExitCode, UsageError
 from agentload.interrupts import interruptible
 from agentload.report import terminal
@@ -37,9 +38,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def run(options: Options) -> int:
     """The command. Returns the exit code: 0 only when every mutant was killed and nothing else was."""
-    console = Console(highlight=False)
+    console = screen.console()
     if not console.is_terminal:  # a file or a log has room
-        console = Console(highlight=False, width=show.WIDE)
+        console = screen.console(show.WIDE)
     terminal.never_fail_on_letters(console)
     if options.golden is not None and options.mutants:
         raise UsageError("--golden: is of all mutants; leave out --mutants")
@@ -80,9 +81,10 @@ def _play(planned: Program, folder: RunDir, console: Console) -> tuple[list[Play
 
 def _write(findings: Findings, folder: RunDir, options: Options) -> list[Path]:
     facts = msgspec.to_builtins(findings)
+    facts_path = _json(folder.path / "selftest.json", facts)
     html = folder.path / "selftest.html"
     write_file(html, page.render(findings, options.command))
-    return [html, _json(folder.path / "selftest.json", facts), folder.path / "selftest.jsonl"]
+    return [html, facts_path, folder.path / "selftest.jsonl"]
 
 
 def _json(path: Path, content: object) -> Path:

@@ -82,12 +82,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):
     """A check that did not pass for the reference, or for a twin."""
 
-    subject: str
+    subjects: list[str]
     scene: str
     check: str
     status: Status
     seeds: list[int]
     because: str
+    """Of the first."""
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,24 +207,21 @@ def _alone(played: Iterable[Played]) -> set[str]:
 
 
 def _alarms(clean: Iterable[Played], status: Status) -> list[Alarm]:
-    seeds: dict[tuple[str, str, str], list[int]] = {}
-    because: dict[tuple[str, str, str], str] = {}
-    for one in sorted(clean, key=lambda one: one.seed):
+    found: dict[tuple[str, str], list[tuple[Played, Judged]]] = {}
+    for one in sorted(clean, key=lambda one: (one.seed, one.subject != REFERENCE, one.subject)):
         for judged in one.checks:
             if judged.status is status:
-                key = (one.subject, one.scene, judged.check)
-                seeds.setdefault(key, []).append(one.seed)
-                because.setdefault(key, judged.because)
+                found.setdefault((one.scene, judged.check), []).append((one, judged))
     return [
         Alarm(
-            subject=key[0],
-            scene=key[1],
-            check=key[2],
+            subjects=list(dict.fromkeys(one.subject for one, _ in said)),
+            scene=scene,
+            check=check,
             status=status,
-            seeds=sorted(set(found)),
-            because=because[key],
+            seeds=sorted({one.seed for one, _ in said}),
+            because=said[0][1].because,
         )
-        for key, found in seeds.items()
+        for (scene, check), said in found.items()
     ]
 
 

@@ -167,7 +167,8 @@ def _print_alarms(what: str, alarms: Sequence[Alarm], console: Console, style: s
         console.print(f"  {what}:", style=style)
     for one in alarms:
         seeds = ", ".join(map(str, one.seeds[:5])) + (" …" if len(one.seeds) > 5 else "")
-        line = f"    {one.subject}, {one.scene}, {one.check}, seed {seeds}: {one.because}"
+        who = ", ".join(one.subjects)
+        line = f"    {one.scene}, {one.check} ({who}; seed {seeds}): {one.because}"
         console.print(Text(text.printable(line)), soft_wrap=True)
 
 

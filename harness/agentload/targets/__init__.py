@@ -19,6 +19,7 @@ import msgspec
 from agentload.errors import ProfileError, UsageError
 from agentload.model import Arrival, Environment, Job, Profile
 from agentload.registry import Seam
+from agentload.targets._secrets import Redactor, secrets
 from agentload.targets._urls import chat_path, split_url
 from agentload.yaml_positions import on_one_line
 
@@ -100,6 +101,10 @@ class Target:
         wrong = {line for name, service_class in tenants for line in self._wrong_fields(name, service_class)}
         if wrong:
             raise ProfileError(*sorted(wrong))
+
+    def redactor(self) -> Redactor:
+        """Blanks the keys of this target in whatever is copied from its answers. Make it once a run."""
+        return Redactor(secrets((text for _, text in self.templates), self.environment))
 
     def refuse_strangers(self, allowed: Collection[str]) -> None:
         """Only this machine is loaded unless the user said otherwise. Raises UsageError."""

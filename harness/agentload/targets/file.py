@@ -17,11 +17,13 @@ from agentload.targets import (
     is_loopback,
     unknown_placeholder,
 )
+from agentload.redaction import sounds_secret
 from agentload.targets._urls import Address, chat_path, is_path, split_url
 from agentload.validation import validate
 from agentload.yaml_positions import Document, compose, read_text, shown
 
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_KEYS_OF_NOTHING = frozenset({"idempotency-key", "x-idempotency-key"})
 _RESERVED = frozenset({"host", "content-length", "transfer-encoding", "content-type", "connection"})
 
 
@@ -121,7 +123,15 @@ def _templates(document: Document) -> list[tuple[str, str]]:
             if unknown is not None:
                 message = f"unknown placeholder {unknown} (known: {{tenant}}, {{class}}, {{env:NAME}})"
                 document.complain(("headers", name), message)
+            if _is_literal_key(name, text):
+                document.complain(("headers", name), "is a key: put it into the environment: {env:NAME}")
     return templates or [("Authorization", "Bearer {tenant}"), ("X-Tenant", "{tenant}")]
+
+
+def _is_literal_key(name: str, text: str) -> bool:
+    """A key that stands in the file itself ends up in copies of it; one made of placeholders does not."""
+    secret = sounds_secret(name) and name.lower() not in _KEYS_OF_NOTHING
+    return secret and bool(text) and "{env:" not in text and "{tenant}" not in text
 
 
 def _check_name(document: Document, path: tuple[str, ...], name: str) -> None:

@@ -1,0 +1,20 @@
+"""Halved, the longer profiles still hold enough to be judged by, and the reference passes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentload import judge, profile
+from agentload.model import Severity, Status
+from agentload.simulate import simulate
+
+NAMES = ("herd", "long-jobs", "overload", "retry-storm", "tenant-churn")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_quick_version_is_decided_and_passes(name: str) -> None:
+    whole = profile.load(profile.find(name))
+    short = profile.quick(whole)
+    assert short.duration_ns < whole.duration_ns
+    found = [v for v in judge.judge(simulate(short, short.seed)) if v.severity is Severity.MUST]
+    assert [(v.check, v.because) for v in found if v.status is not Status.PASSED] == []
