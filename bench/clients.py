@@ -84,10 +84,10 @@ def closed(kind: str, port: int, seconds: float, users: int) -> dict[str, Any]:
 class Deaf:
     """Hears an answer and keeps nothing."""
 
-    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_epoch_s: float) -> None:
         """Not needed."""
 
-    def body(self, chunk: bytes, now_ns: int) -> bool:  # noqa: ARG002
+    def feed(self, data: bytes, now_ns: int) -> bool:  # noqa: ARG002
         """Not needed."""
         return False
 

@@ -60,8 +60,9 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
         except StructError:
             raise ValueError(f"{self!r}: a number does not fit its words") from None
 
-    __post_init__ = to_bytes
-    """Numbers that do not fit are refused when the marker is made."""
+    def __post_init__(self) -> None:
+        """Numbers that do not fit are refused when the marker is made."""
+        self.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Marker:

@@ -130,18 +130,28 @@ def closed_users(profile: Profile) -> tuple[ClosedUser, ...]:
     return tuple(ClosedUser(index, number, tenant) for index, (number, tenant) in enumerate(numbered))
 
 
+class _Loop(NamedTuple):
+    """What all users of a tenant share, looked up once: a field of a profile costs three plain attributes."""
+
+    tenant: str
+    service_class: str
+    think_s: float
+    windows: list[tuple[int, int]]
+    workload: workloads.Workload
+    job: Job | None
+    """The one job that they ever send; None where jobs differ."""
+
+
 class ClosedLoops:
     """What closed-loop users send and when, given how their last job went. Stateless: all draws are keyed."""
 
     def __init__(self, profile: Profile, plan: Plan) -> None:
         self.users = closed_users(profile)
-        self._profile = profile
         self._seed = plan.seed
         self._first_seq = len(plan.arrivals)
-        looping = [t for t in profile.tenants if t.users is not None]
-        self._workloads = {t.name: workloads.make(t.workload) for t in looping}
-        self._constant = {name: workload.always() for name, workload in self._workloads.items()}
-        self._windows = {t.name: _windows(profile, t) for t in looping}
+        by_tenant = {t.name: _loop(profile, t) for t in profile.tenants if t.users is not None}
+        self._loops = [by_tenant[user.tenant.name] for user in self.users]
+        self._phases = [phase.name for phase in profile.phases]
         self._starts = [start for start, _ in _phase_windows(profile)]
 
     def first_due_ns(self, user: ClosedUser) -> int | None:
@@ -151,29 +161,29 @@ class ClosedLoops:
     def next_due_ns(self, user: ClosedUser, ended_ns: int, *, answered: bool) -> int | None:
         """When the user sends again after its last attempt ended: after thinking, or when its tenant's next
         phase begins; None when there is none left."""
-        pause_s = user.tenant.think_s if answered else max(user.tenant.think_s, PAUSE_AFTER_FAILURE_S)
+        think_s = self._loops[user.index].think_s
+        pause_s = think_s if answered else max(think_s, PAUSE_AFTER_FAILURE_S)
         return self._in_window(user, ended_ns + round(pause_s * NS))
 
     def arrival(self, user: ClosedUser, k: int, due_ns: int) -> Arrival:
         """The user's k-th logical request (from 0). Its job depends on user and k alone."""
-        tenant = user.tenant
-        phase = self._profile.phases[bisect_right(self._starts, due_ns) - 1]
+        loop = self._loops[user.index]
         return Arrival(
             seq=self._first_seq + k * len(self.users) + user.index,
-            tenant=tenant.name,
-            service_class=tenant.service_class,
-            phase=phase.name,
+            tenant=loop.tenant,
+            service_class=loop.service_class,
+            phase=self._phases[bisect_right(self._starts, due_ns) - 1],
             due_ns=due_ns,
-            job=self._constant[tenant.name] or self._drawn(user, k, due_ns),
+            job=loop.job or self._drawn(loop, user, k, due_ns),
         )
 
-    def _drawn(self, user: ClosedUser, k: int, due_ns: int) -> Job:
-        random = Random(f"{self._seed}/{user.tenant.name}/jobs/{user.number}/{k}")
-        return self._workloads[user.tenant.name].draw(random, due_ns)
+    def _drawn(self, loop: _Loop, user: ClosedUser, k: int, due_ns: int) -> Job:
+        random = Random(f"{self._seed}/{loop.tenant}/jobs/{user.number}/{k}")
+        return loop.workload.draw(random, due_ns)
 
     def _in_window(self, user: ClosedUser, at_ns: int) -> int | None:
         """The earliest instant from `at_ns` on in which the tenant is active."""
-        for start_ns, end_ns in self._windows[user.tenant.name]:
+        for start_ns, end_ns in self._loops[user.index].windows:
             earliest = start_ns + self._stagger_ns(user) if at_ns <= start_ns else at_ns
             if earliest < end_ns:
                 return earliest
@@ -182,6 +192,12 @@ class ClosedLoops:
     def _stagger_ns(self, user: ClosedUser) -> int:
         spread_s = max(user.tenant.think_s, STAGGER_S)
         return round(Random(f"{self._seed}/{user.tenant.name}/start/{user.number}").random() * spread_s * NS)
+
+
+def _loop(profile: Profile, tenant: Tenant) -> _Loop:
+    workload = workloads.make(tenant.workload)
+    windows = _windows(profile, tenant)
+    return _Loop(tenant.name, tenant.service_class, tenant.think_s, windows, workload, job=workload.always())
 
 
 def _phase_windows(profile: Profile) -> list[tuple[int, int]]:

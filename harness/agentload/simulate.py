@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from agentload import plan, profile, rundir, screen
+from agentload import plan, profile, progress, rundir, screen
 from agentload.circumstances import bundled, circumstances
 from agentload.conclusion import conclude
 from agentload.drivers.simulated.latency_log import write_latencies
@@ -112,7 +112,8 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
         )
         if beyond := profile.slots_beyond_provider(chosen):
             console.print(f"warning: {beyond}", style="yellow", soft_wrap=True)
-        recorded = recording.record()
+        with progress.told(lambda: console.print(_progress(recording), style="dim")):
+            recorded = recording.record()
         _write_down(folder, manifest, recorded, started)
         recorded.meta |= rundir.meta(manifest) | {"digest": recorded.meta["digest"]}
         conclusion = conclude(
@@ -120,6 +121,13 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
         )
     console.print(f"  digest {recorded.meta['digest']}", style="dim")
     return conclusion.exit_code
+
+
+def _progress(recording: Recording) -> str:
+    world, whole_s = recording.world, recording.profile.duration_ns / NS
+    return (
+        f"  {world.kernel.now_ns / NS:.1f} of {whole_s:g} s simulated, {world.clients.scheduled:,} requests"
+    )
 
 
 def _write_down(folder: RunDir, manifest: Manifest, recorded: Run, started: datetime) -> None:

@@ -128,9 +128,7 @@ class ReplyReader:
         "token_arrivals_ns",
     )
 
-    def __init__(
-        self, stream: bool, expected_seq: int, redact: Callable[[str], str] | None = None
-    ) -> None:
+    def __init__(self, stream: bool, expected_seq: int, redact: Callable[[str], str] | None = None) -> None:
         """`redact` blanks secrets in what is copied from the answer (see `targets.Target.redactor`)."""
         self._redact = redact
         self.status = 0
@@ -163,8 +161,8 @@ class ReplyReader:
         if status == 200 and kind.lower().startswith("text/event-stream"):
             self._events = EventParser()
 
-    def feed(self, data: bytes, now_ns: int) -> None:
-        """Bytes of the body, without transfer coding, cut anywhere."""
+    def feed(self, data: bytes, now_ns: int) -> bool:
+        """Bytes of the body, without transfer coding, cut anywhere. Returns `is_whole`."""
         if self._events is not None:
             for event in self._events.feed(data):
                 self._on_event(event, now_ns)
@@ -174,6 +172,7 @@ class ReplyReader:
             self._body += data
         else:
             self._fail("answer-too-large")
+        return self.is_whole
 
     @property
     def has_begun(self) -> bool:
@@ -208,7 +207,7 @@ class ReplyReader:
             status=self.status,
             first_token_ns=arrivals_ns[0] if arrivals_ns else None,
             last_token_ns=arrivals_ns[-1] if arrivals_ns else None,
-            retry_after=self._copied(raw),
+            retry_after=None if raw is None else self._copied(raw),
             retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
             retry_after_ms=None if raw_ms is None else _number(raw_ms),
@@ -281,12 +280,12 @@ class ReplyReader:
         named = self._fields.get("x-admission-reason") or self._error
         if not named and self._body and self.status != 200:
             named = self._error_in_body()
-        named = self._copied(named or transport_error)
-        return named[:_MAX_REASON] if named else None
+        named = named or transport_error
+        return self._copied(named)[:_MAX_REASON] if named else None
 
-    def _copied(self, text: str | None) -> str | None:
+    def _copied(self, text: str) -> str:
         """Text of the answer as it may be written down: whole, so that no half of a secret is left over."""
-        return text if text is None or self._redact is None else self._redact(text)
+        return text if self._redact is None else self._redact(text)
 
     def _error_in_body(self) -> str | None:
         try:

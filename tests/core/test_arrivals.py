@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from agentload import arrivals
 from agentload.model import NS, Spec
@@ -103,3 +104,15 @@ def test_a_ramp_has_the_rate_of_each_moment() -> None:
     assert by_second == pytest.approx([1, 3, 5, 7, 9, 11, 13, 15, 17, 19], abs=0.9)
     level = times("ramp", {"from_rate": 7, "to_rate": 7}, 0, 10 * NS)
     assert level == pytest.approx(times("poisson", {"rate": 7}, 0, 10 * NS), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("constant", "rate"), ("poisson", "rate"), ("uniform", "rate"), ("ramp", "to_rate")]
+)
+def test_rates_are_numbers_that_gaps_can_be_reckoned_from(kind: str, field: str) -> None:
+    for wrong in (0.0, 1e-320, 1e-7, float("nan"), float("inf"), 1e6):
+        with pytest.raises(ValidationError):
+            times(kind, {**EXAMPLES[kind], field: wrong}, 0, NS)
+    assert len(times(kind, {**EXAMPLES[kind], field: arrivals.MIN_RATE}, 0, 1000)) <= 1
+    with pytest.raises(ValidationError):
+        times("bursts", {"size": 1, "every_s": 1e-320}, 0, NS)

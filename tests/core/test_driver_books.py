@@ -294,6 +294,15 @@ def test_what_an_interrupted_run_would_have_sent_later_is_not_missing() -> None:
     assert "1 of 40 planned" in reassess(health, records, 10_000_000_000, interrupted=True).reasons[0]
 
 
+def test_requests_spoilt_by_the_generator_are_a_flaw_even_if_all_were_sent() -> None:
+    records = [*(sent(k, 0) for k in range(9)), never_sent(9, "load-generator-error")]
+    found = reassess(healthy(scheduled=10, issued=10), records, 10_000_000_000)
+    assert not found.trustworthy
+    assert found.reasons == [
+        "1 requests were spoilt by an error of the load generator: see the workers' logs"
+    ]
+
+
 def test_slow_targets_forgive_a_little_lateness() -> None:
     late = healthy(lateness_ms=Distribution(p50=1.0, p95=10.0, p99=60.0, n=1000))
     assert not assess(late).trustworthy

@@ -37,12 +37,12 @@ class Ear:
         self.headers: list[tuple[bytes, bytes]] = []
         self.chunks: list[tuple[bytes, int]] = []
 
-    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_epoch_s: float) -> None:
         self.status, self.headers = status, [(name.lower(), value) for name, value in headers]
 
-    def body(self, chunk: bytes, now_ns: int) -> bool:
-        self.chunks.append((chunk, now_ns))
-        return b"[DONE]" in chunk
+    def feed(self, data: bytes, now_ns: int) -> bool:
+        self.chunks.append((data, now_ns))
+        return b"[DONE]" in data
 
     @property
     def text(self) -> bytes:

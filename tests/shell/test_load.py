@@ -234,7 +234,7 @@ def test_a_fault_of_our_own_is_no_fault_of_the_target(caplog: pytest.LogCaptureF
     assert done.outcomes == {"unsent": 2}
     assert done.reasons == {"load-generator-error": 2}
     assert "a mistake in the generator" in caplog.text
-    assert done.load.in_flight == 0
+    assert (done.load.in_flight, done.load.issued, done.load.scheduled) == (0, 0, 2)
 
 
 @pytest.mark.parametrize("ticker", [make_ticker(), SleepTicker()], ids=lambda one: type(one).__name__)

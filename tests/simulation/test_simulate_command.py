@@ -118,8 +118,17 @@ def recorded() -> Run:
     return run
 
 
-def test_a_simulation_agrees_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def as_if_live(folder: Path, **changes: object) -> None:
+    """Let a simulation's folder say that it is a live run's: what agree makes of it is known beforehand."""
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"driver": "live"} | changes))
+
+
+def test_a_run_like_its_simulation_agrees_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     simulate.run(Options(profile="steady", out=tmp_path / "run", settings=STEADY))
+    with pytest.raises(UsageError, match="is a simulation itself"):
+        agree.run(tmp_path / "run")
+    as_if_live(tmp_path / "run")
     capsys.readouterr()
     assert agree.run(tmp_path / "run") == ExitCode.PASSED
     shown = capsys.readouterr().out
@@ -152,11 +161,9 @@ def test_a_verdict_that_differs_never_agrees() -> None:
 def test_only_whole_runs_of_the_bundled_gateway_can_be_compared(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     simulate.run(Options(profile="steady", out=folder, settings=STEADY))
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_bytes())
-    path.write_text(json.dumps(manifest | {"target": {"name": "http://127.0.0.1:1"}}))
+    as_if_live(folder, target={"name": "http://127.0.0.1:1"})
     with pytest.raises(UsageError, match="not a run of the bundled gateway"):
         agree.run(folder)
-    path.write_text(json.dumps(manifest | {"interrupted": "interrupted by the user"}))
+    as_if_live(folder, interrupted="interrupted by the user")
     with pytest.raises(UsageError, match="cut short"):
         agree.run(folder)

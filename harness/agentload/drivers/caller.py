@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import gevent
 
 from agentload.drivers.call import Call
@@ -23,28 +21,25 @@ class _Left(Exception):
     """The client has heard enough: the connection closes under the answer."""
 
 
-class _Ear:
-    """Passes an answer on to its reader."""
+class _Quitter:
+    """Passes an answer on to its reader, until that is enough for it."""
 
-    __slots__ = ("_enough_tokens", "patience", "reader")
-
-    def __init__(self, reader: ReplyReader, enough_tokens: int | None = None) -> None:
+    def __init__(self, reader: ReplyReader, patience: gevent.Timeout, enough_tokens: int | None) -> None:
         self.reader = reader
-        self.patience: gevent.Timeout | None = None
+        self._patience = patience
         """Runs out unless something comes first."""
         self._enough_tokens = enough_tokens
 
-    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:  # noqa: ARG002
-        self.reader.head(status, headers, time.time())
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_epoch_s: float) -> None:
+        self.reader.head(status, headers, now_epoch_s)
 
-    def body(self, chunk: bytes, now_ns: int) -> bool:
-        self.reader.feed(chunk, now_ns)
-        if self.patience is not None and self.reader.has_begun:
-            self.patience.close()
-            self.patience = None
+    def feed(self, data: bytes, now_ns: int) -> bool:
+        is_whole = self.reader.feed(data, now_ns)
+        if self.reader.has_begun:
+            self._patience.cancel()
         if self._enough_tokens is not None and self._enough_tokens <= self.reader.words_heard:
             raise _Left
-        return self.reader.is_whole
+        return is_whole
 
 
 class Caller:
@@ -73,12 +68,11 @@ class Caller:
     def call(self, arrival: Arrival, start: AttemptStart) -> Call:
         """Make one attempt. When the greenlet is killed meanwhile, the attempt ends as unfinished."""
         reader = ReplyReader(arrival.job.stream, arrival.seq, self._redact)
-        ear = _Ear(reader, start.leave_after_tokens)
         began_ns = self.clock.now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
         request = self._writer.write(arrival, marker, began_ns)
         try:
-            exchange = self._exchange(arrival.tenant, request, start, ear)
+            exchange = self._exchange(arrival.tenant, request, start, reader)
         except gevent.GreenletExit:
             result = reader.result(Ending.OPEN, began_ns, worker=self.worker)
         except _Left:
@@ -108,15 +102,18 @@ class Caller:
         for client in self._clients.values():
             client.close()
 
-    def _exchange(self, tenant: str, request: bytes, start: AttemptStart, ear: _Ear) -> Exchange:
+    def _exchange(self, tenant: str, request: bytes, start: AttemptStart, reader: ReplyReader) -> Exchange:
         """Raises _Left when the client's patience ends, or it has read enough, before the answer does."""
         client = self._clients.get(tenant) or self._new_client(tenant)
-        if start.leave_at_ns is None:
-            return client.exchange(request, start.timeout_at_ns, ear)
-        ear.patience = patience = gevent.Timeout(max(0.0, (start.leave_at_ns - self.clock.now_ns()) / 1e9))
+        leave_ns = start.leave_at_ns
+        if leave_ns is None and start.leave_after_tokens is None:
+            return client.exchange(request, start.timeout_at_ns, reader)
+        left_s = None if leave_ns is None else max(0.0, (leave_ns - self.clock.now_ns()) / 1e9)
+        patience = gevent.Timeout(left_s)
         patience.start()
         try:
-            return client.exchange(request, start.timeout_at_ns, ear)
+            quitter = _Quitter(reader, patience, start.leave_after_tokens)
+            return client.exchange(request, start.timeout_at_ns, quitter)
         except gevent.Timeout as expired:
             if expired is not patience:
                 raise

@@ -31,7 +31,7 @@ from agentload.drivers.http1_answer import Answer, ExchangeError, Failure
 RECEIVE_BYTES = 32 * 1024
 IDLE_LIMIT_NS = 30 * 1_000_000_000
 """Kept-alive connections unused for longer are closed, so that a burst does not leave its sockets behind."""
-READS_BEFORE_YIELD = 16
+READS_BEFORE_YIELD = 8
 """Reads in a row before others, and the alarm of the exchange, get their turn: a server whose next bytes are
 always there already would otherwise never let go."""
 LINGER_S = 0.1
@@ -75,11 +75,11 @@ def resolve(endpoint: Endpoint) -> list[Address]:
 class Listener(Protocol):
     """Who wants to hear of an answer while it arrives."""
 
-    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_ns: int) -> None:
-        """The final status (not 1xx) and the headers as they came."""
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_epoch_s: float) -> None:
+        """The final status (not 1xx) and the headers as they came; the wall clock is for dates in them."""
         ...
 
-    def body(self, chunk: bytes, now_ns: int) -> bool:
+    def feed(self, data: bytes, now_ns: int) -> bool:
         """Some bytes of the body, without transfer coding. True: nothing more needs to be waited for."""
         ...
 
@@ -242,10 +242,10 @@ class Http1Client:
             if answer.has_head and not announced:
                 announced = True
                 result.status = answer.status
-                listener.head(answer.status, answer.headers, now_ns)
+                listener.head(answer.status, answer.headers, time.time())
             chunks, answer.chunks = answer.chunks, []
             for chunk in chunks:
-                result.enough = listener.body(chunk, now_ns) or result.enough
+                result.enough = listener.feed(chunk, now_ns) or result.enough
             result.ended_ns = now_ns
             result.body_bytes = answer.body_bytes
             if answer.error is not None:

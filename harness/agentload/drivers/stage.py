@@ -121,15 +121,16 @@ class Stage:
         try:
             return int(stats["counts"]["offered"])
         except (KeyError, TypeError, ValueError):
-            raise UnreachableError(f"the provider's control at {url}: it is not agentload's provider") from None
+            raise UnreachableError(f"the provider's control at {url}: is not agentload's") from None
 
     def ledger(self) -> ProviderLedger:
         """The provider's record of this run; from its file when it no longer answers."""
+        control = f"{self.provider_url}/_fake"
         try:
-            url = f"{self.provider_url}/_fake/ledger"
-            answer = probe.json_call(
-                self.http, "GET", url, what="the provider's ledger", bounds=probe.LEDGER
-            )
+            # A provider that is stuck is known by a short call; the ledger itself may take a while.
+            probe.json_call(self.http, "GET", f"{control}/health", what="the provider")
+            url = f"{control}/ledger"
+            answer = probe.json_call(self.http, "GET", url, what="the provider's ledger", bounds=probe.LEDGER)
             return msgspec.convert(answer, ProviderLedger)
         except (UnreachableError, msgspec.ValidationError):
             return ProviderLedger(entries=_written_down(self._raw_ledger), complete=False)

@@ -106,11 +106,13 @@ class Company:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, context, initializer=_leave_interrupts_to_the_parent) as pool:
             running: list[Future[Played]] = [pool.submit(play, case) for case in self.cases]
-            for future in as_completed(running):
-                if self.stopped:
-                    pool.shutdown(wait=True, cancel_futures=True)
-                    return
-                yield _result(future)
+            try:
+                for future in as_completed(running):
+                    if self.stopped:
+                        return
+                    yield _result(future)
+            finally:  # whatever ends it: nothing that has not begun is begun
+                pool.shutdown(wait=True, cancel_futures=True)
 
     def stop(self) -> None:
         """End it soon."""

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from agentload.errors import ProfileError
 from agentload.model import Environment, Noun
+from agentload.redaction import sounds_secret
 from agentload.targets import (
     DEFAULT_MODEL,
     ProviderExpectation,
@@ -17,7 +18,6 @@ from agentload.targets import (
     is_loopback,
     unknown_placeholder,
 )
-from agentload.redaction import sounds_secret
 from agentload.targets._urls import Address, chat_path, is_path, split_url
 from agentload.validation import validate
 from agentload.yaml_positions import Document, compose, read_text, shown

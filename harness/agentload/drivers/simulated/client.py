@@ -19,16 +19,19 @@ from agentload.drivers.simulated.gateway import Caller
 from agentload.drivers.simulated.kernel import OBSERVE, TIMER, Kernel
 from agentload.drivers.simulated.messages import Submission, Submitter
 from agentload.drivers.simulated.network import Timing
+from agentload.errors import UsageError
 from agentload.gateway.protocol import Action, EndStream, FailStream, ForwardData, ForwardHeaders, Respond
 from agentload.history import STOPPED
 from agentload.logical import LEFT, AttemptResult, AttemptStart, LogicalRequest
-from agentload.model import Arrival, Outcome, RequestRecord
+from agentload.model import NS, Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 from agentload.wire import Ending
 
 TIMEOUT = "timeout"
 """The reason of a client whose timeout ran out, as the live client's transport words it."""
 ERROR_EVENT = "error-event"
+MAX_CLOSED_JOBS = 2_000_000
+"""As many as a plan may hold: every record stays in memory."""
 
 
 class Front(Protocol):
@@ -54,6 +57,8 @@ class Demand:
     """End of the drain: what is open then is unfinished."""
     loops: ClosedLoops | None = None
     users: tuple[ClosedUser, ...] = field(default=())
+    max_closed_jobs: int = MAX_CLOSED_JOBS
+    """Jobs of closed loops, all together, before the run is given up."""
 
 
 class Flow:
@@ -150,6 +155,7 @@ class Clients:
         """Those that wait for a retry, by seq."""
         self.attempts = 0
         """Attempts sent."""
+        self._closed_jobs = 0
         self._players = 0
         """Users who will send again."""
         self._exhausted = False
@@ -203,7 +209,18 @@ class Clients:
         user, job, due_ns = turn
         self._players -= 1
         if self.demand.loops is not None and not self._stopped:
+            self._count_closed_job()
             self._begin(self.demand.loops.arrival(user, job, due_ns), user, job)
+
+    def _count_closed_job(self) -> None:
+        """How many jobs closed loops send is only known once they are answered or refused."""
+        self._closed_jobs += 1
+        if self._closed_jobs > self.demand.max_closed_jobs:
+            raise UsageError(
+                f"the {len(self.demand.users)} users of closed loops have sent {self.demand.max_closed_jobs} "
+                f"requests by {self.kernel.now_ns / NS:.1f} s of virtual time, the most that a run may hold: "
+                "take fewer users, a longer think_s or shorter phases"
+            )
 
     def _begin(self, arrival: Arrival, user: ClosedUser | None, job: int) -> None:
         self.scheduled += 1

@@ -1,0 +1,72 @@
+"""A server whose next bytes are always there already: the deadline of the exchange holds all the same."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+import gevent
+import pytest
+
+from agentload.drivers.http1 import Endpoint, Http1Client
+from agentload.drivers.http1_answer import Failure
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Ear:
+    """Has heard enough at once, or never."""
+
+    def __init__(self, enough: bool) -> None:
+        self.enough = enough
+
+    def head(self, status: int, headers: list[tuple[bytes, bytes]], now_epoch_s: float) -> None: ...
+
+    def feed(self, data: bytes, now_ns: int) -> bool:
+        return self.enough
+
+
+@contextmanager
+def flood(piece: bytes) -> Generator[int]:
+    """A thread that sends the piece for ever; yields its port."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                sock, _ = listener.accept()
+                with sock:
+                    sock.settimeout(5)
+                    sock.recv(65536)
+                    sock.sendall(CHUNKED)
+                    while not over.is_set():
+                        sock.sendall(piece)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            over.set()
+            thread.join(5)
+
+
+@pytest.mark.parametrize("enough", [False, True], ids=["heard out", "lingered for"])
+def test_an_answer_without_end_ends_in_time_and_lets_others_run(enough: bool) -> None:
+    with flood(b"1\r\nx\r\n" * 10_000) as port:  # 48 MB of this until its body is too large
+        others = gevent.spawn(gevent.sleep, 0.01)
+        client = Http1Client(Endpoint("127.0.0.1", port))
+        result = client.exchange(b"GET / HTTP/1.1\r\n\r\n", time.monotonic_ns() + 200_000_000, Ear(enough))
+        assert others.dead
+        assert result.failure is (None if enough else Failure.TIMEOUT)
+        assert result.status == 200
+
+
+def test_a_body_without_end_is_too_large() -> None:
+    with flood(b"10000\r\n" + b" " * 65536 + b"\r\n") as port:
+        client = Http1Client(Endpoint("127.0.0.1", port))
+        result = client.exchange(b"GET / HTTP/1.1\r\n\r\n", time.monotonic_ns() + 10**10, Ear(False))
+        assert result.failure is Failure.TOO_LARGE
