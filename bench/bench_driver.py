@@ -1,6 +1,7 @@
-"""What our live driver costs beside Locust's own clients, and how late it sends. About a minute.
+"""What our live driver costs beside Locust's own clients, and how late it sends. About three minutes.
 
-Everything is measured in one go, interleaved, against the same server; trust the ratios, not the numbers.
+Everything is measured in one go, interleaved, against the same server; trust the ratios, not the numbers. Of
+several rounds the cheapest counts: whatever else runs on the machine can only make a request dearer.
 `client` is our HTTP client with its histograms, which does what Locust's users do: the same bytes every
 time, the answer not read. `worker` is all that a run does on top: a prompt of its own for every request, the
 answer parsed and checked, a record, histograms by tenant and outcome, reports, Locust's request event.
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -28,7 +28,8 @@ from fake_provider.config import ProviderConfig
 
 HERE = Path(__file__).parent
 CONNECTIONS = 50
-ROUNDS = 3
+ROUNDS = 5
+OPEN_ROUNDS = 3
 SECONDS = 2.5
 RATES = (200, 1000)
 Row = dict[str, Any]
@@ -43,7 +44,7 @@ def main() -> None:
 
 def closed_loop(folder: Path) -> None:
     """CPU per request."""
-    print(f"closed loop, {CONNECTIONS} connections, instant answers, median of {ROUNDS} interleaved rounds")
+    print(f"closed loop, {CONNECTIONS} connections, instant answers, cheapest of {ROUNDS} interleaved rounds")
     rows: dict[str, list[Row]] = {"client": [], "worker": [], "FastHttpUser": [], "HttpUser": []}
     with server(folder) as port:
         for number in range(ROUNDS):
@@ -52,23 +53,26 @@ def closed_loop(folder: Path) -> None:
             rows["worker"].append(ours(folder / f"closed-{number}", port, tenant, SECONDS))
             rows["FastHttpUser"].append(one_client("fast", port, SECONDS, CONNECTIONS))
             rows["HttpUser"].append(one_client("http", port, SECONDS, CONNECTIONS))
-    base = middle(rows["FastHttpUser"], "cpu_us")
+    base = cheapest(rows["FastHttpUser"])["cpu_us"]
     for name, measured in rows.items():
-        cpu = middle(measured, "cpu_us")
+        row = cheapest(measured)
         print(
-            f"  {name:13} {cpu:7.0f} µs CPU a request  {cpu / base:5.2f} x FastHttpUser  "
-            f"{middle(measured, 'per_s'):6.0f} a second  {middle(measured, 'rss_mb'):4.0f} MB"
+            f"  {name:13} {row['cpu_us']:7.0f} µs CPU a request  {row['cpu_us'] / base:5.2f} x FastHttpUser  "
+            f"{row['per_s']:6.0f} a second  {row['rss_mb']:4.0f} MB"
         )
 
 
 def open_loop(folder: Path) -> None:
     """CPU per request, and lateness of the sends, with half a second of answers in flight."""
     for rate in RATES:
-        print(f"open loop, {rate} requests a second, 500 ms answers")
+        print(f"open loop, {rate} requests a second, 500 ms answers, cheapest of {OPEN_ROUNDS} rounds")
+        mine: list[Row] = []
+        theirs: list[Row] = []
         with server(folder, "--delay-ms", "500") as port:
-            mine = ours(folder / f"open-{rate}", port, open_tenant(rate), SECONDS)
-            theirs = one_client("open", port, SECONDS, rate)
-        for name, row in (("worker", mine), ("FastHttpSession", theirs)):
+            for number in range(OPEN_ROUNDS):
+                mine.append(ours(folder / f"open-{rate}-{number}", port, open_tenant(rate), SECONDS))
+                theirs.append(one_client("open", port, SECONDS, rate))
+        for name, row in (("worker", cheapest(mine)), ("FastHttpSession", cheapest(theirs))):
             print(
                 f"  {name:15} {row['cpu_us']:5.0f} µs CPU a request  late p50 {row['late_p50_ms']:.2f} ms, "
                 f"p99 {row['late_p99_ms']:.1f} ms  waited for a processor {row['waited']:.1%}  "
@@ -154,9 +158,9 @@ def tenant_with(**more: Any) -> Tenant:
     return Tenant(name="a", group="a", workload=workload, client=Spec(kind="no-retry"), **more)
 
 
-def middle(rows: list[Row], field: str) -> float:
-    """The median of one number."""
-    return median(float(row[field]) for row in rows)
+def cheapest(rows: list[Row]) -> Row:
+    """The round that was disturbed least."""
+    return min(rows, key=lambda row: float(row["cpu_us"]))
 
 
 if __name__ == "__main__":

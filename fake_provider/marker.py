@@ -100,8 +100,10 @@ def message(marker: Marker, input_tokens: int, offset: int | None = None) -> str
 
     It is never shorter than the marker. `offset` chooses the topic (see `words.filler`); the seq by default.
     """
-    padding = filler(max(0, input_tokens - MARKER_TOKENS), marker.seq if offset is None else offset)
-    return f"{encode(marker)}\n{padding}" if padding else encode(marker)
+    padding = input_tokens - MARKER_TOKENS
+    if padding <= 0:
+        return encode(marker)
+    return f"{encode(marker)}\n{filler(padding, marker.seq if offset is None else offset)}"
 
 
 def message_chars(marker: Marker, input_tokens: int) -> int:
@@ -127,7 +129,7 @@ def decode_ack(text: str) -> int | None:
 
 
 def _words(data: bytes) -> str:
-    return " ".join(map(MARKER_WORDS.__getitem__, data))
+    return " ".join([MARKER_WORDS[byte] for byte in data])
 
 
 def _numbers(words: tuple[str, ...]) -> bytes | None:

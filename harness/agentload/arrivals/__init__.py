@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from random import Random
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agentload.model import Spec
 from agentload.registry import Seam
@@ -16,6 +17,16 @@ from agentload.registry import Seam
 MIN_RATE = 1e-6
 """Requests per second: one in eleven days. Much less than that is no number to reckon gaps from."""
 MAX_RATE = 100_000
+
+
+def _no_trifle(rate: float) -> float:
+    if rate < MIN_RATE:
+        raise ValueError(f"must be at least {MIN_RATE:g}, got {rate:g}")
+    return rate
+
+
+Rate = Annotated[float, Field(gt=0, le=MAX_RATE), AfterValidator(_no_trifle)]
+"""Requests per second, as parameters of arrival processes say it."""
 
 
 class ArrivalProcess(BaseModel, ABC):

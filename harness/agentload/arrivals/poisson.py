@@ -5,16 +5,14 @@ from __future__ import annotations
 from math import log1p
 from random import Random
 
-from pydantic import Field
-
-from agentload.arrivals import MAX_RATE, MIN_RATE, ArrivalProcess
+from agentload.arrivals import ArrivalProcess, Rate
 from agentload.model import NS
 
 
 class Poisson(ArrivalProcess):
     """`{kind: poisson, rate: 267}`: exponential gaps with mean 1/rate, so that counts vary, too."""
 
-    rate: float = Field(ge=MIN_RATE, le=MAX_RATE)
+    rate: Rate
     """Requests per second, on average."""
 
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:

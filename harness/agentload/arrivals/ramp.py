@@ -7,7 +7,7 @@ from random import Random
 
 from pydantic import Field
 
-from agentload.arrivals import MAX_RATE, MIN_RATE, ArrivalProcess
+from agentload.arrivals import MAX_RATE, ArrivalProcess, Rate
 from agentload.model import NS
 
 
@@ -16,7 +16,7 @@ class Ramp(ArrivalProcess):
 
     from_rate: float = Field(ge=0, le=MAX_RATE)
     """Requests per second at the start of the phase."""
-    to_rate: float = Field(ge=MIN_RATE, le=MAX_RATE)
+    to_rate: Rate
     """Requests per second at its end."""
 
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from pydantic import Field
-
-from agentload.arrivals import MAX_RATE, MIN_RATE, ArrivalProcess
+from agentload.arrivals import ArrivalProcess, Rate
 from agentload.model import NS
 
 
@@ -17,7 +15,7 @@ class Uniform(ArrivalProcess):
     independent callers, but the number never varies, so that two phases compare equal numbers of samples.
     """
 
-    rate: float = Field(ge=MIN_RATE, le=MAX_RATE)
+    rate: Rate
     """Requests per second."""
 
     def times_ns(self, start_ns: int, end_ns: int, random: Random) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
@@ -83,20 +84,19 @@ class LiveDriver:
         """
         child = self._running()
         yield MasterReady(port=self.port, pid=child.pid)
-        silent_s = 0.0
+        heard_s = time.monotonic()
         while self.done is None:
             raw = child.next_event(TICK_S)
             if raw is None:
-                silent_s += TICK_S
                 if not child.alive():
                     raise self._died(child)
-                if self.started is not None and silent_s > SILENCE_S:
+                if self.started is not None and time.monotonic() - heard_s > SILENCE_S:
                     raise InconclusiveError(
                         f"the load driver has said nothing for {SILENCE_S:g} s: it is stuck"
                     )
                 yield None
                 continue
-            silent_s = 0.0
+            heard_s = time.monotonic()
             event = read_event(msgspec.json.encode(raw))
             if isinstance(event, Started):
                 self.started = event
