@@ -15,7 +15,7 @@ KEY = "sk-Very-Secret-123"
 ENVIRONMENT = {
     "KEY_ACME": f"Bearer {KEY}",
     "KEY_ZED_9": "other-secret",
-    "HOME": "/home/somebody",
+    "HOME": "/some/where",
     "KEYS": "hidden",
 }
 
@@ -28,8 +28,8 @@ def target(*templates: str) -> Target:
 def test_every_tenants_key_is_blanked_in_any_capitals() -> None:
     redact = target("{env:KEY_{tenant}}", "{tenant}").redactor()
     assert (
-        redact(f"bad key {KEY.upper()} or Other-secret, /home/somebody")
-        == "bad key *** or ***, /home/somebody"
+        redact(f"bad key {KEY.upper()} or Other-secret, /some/where")
+        == "bad key *** or ***, /some/where"
     )
     assert redact("hidden 7") == "hidden 7"
 
