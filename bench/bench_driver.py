@@ -1,7 +1,7 @@
 """What our live driver costs beside Locust's own clients, and how late it sends. About three minutes.
 
-Everything is measured in one go, interleaved, against the same server; trust the ratios, not the numbers. Of
-several rounds the cheapest counts: whatever else runs on the machine can only make a request dearer.
+Every contender runs beside a Locust client of the kind it is compared with, at the same time, each against a
+server of its own: what else the machine has to do disturbs both alike. Trust the ratios, not the numbers.
 `client` is our HTTP client with its histograms, which does what Locust's users do: the same bytes every
 time, the answer not read. `worker` is all that a run does on top: a prompt of its own for every request, the
 answer parsed and checked, a record, histograms by tenant and outcome, reports, Locust's request event.
@@ -13,7 +13,10 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -30,9 +33,13 @@ HERE = Path(__file__).parent
 CONNECTIONS = 50
 ROUNDS = 5
 OPEN_ROUNDS = 3
-SECONDS = 2.5
+SECONDS = 4.0
 RATES = (200, 1000)
 Row = dict[str, Any]
+Measure = Callable[[int], Row]
+"""One round against the server at a port."""
+Pairs = list[tuple[Row, Row]]
+"""A contender's rounds, each with that of the client beside it."""
 
 
 def main() -> None:
@@ -44,40 +51,79 @@ def main() -> None:
 
 def closed_loop(folder: Path) -> None:
     """CPU per request."""
-    print(f"closed loop, {CONNECTIONS} connections, instant answers, cheapest of {ROUNDS} interleaved rounds")
-    rows: dict[str, list[Row]] = {"client": [], "worker": [], "FastHttpUser": [], "HttpUser": []}
-    with server(folder) as port:
-        for number in range(ROUNDS):
-            tenant = closed_tenant(CONNECTIONS)
-            rows["client"].append(one_client("thin", port, SECONDS, CONNECTIONS))
-            rows["worker"].append(ours(folder / f"closed-{number}", port, tenant, SECONDS))
-            rows["FastHttpUser"].append(one_client("fast", port, SECONDS, CONNECTIONS))
-            rows["HttpUser"].append(one_client("http", port, SECONDS, CONNECTIONS))
-    base = cheapest(rows["FastHttpUser"])["cpu_us"]
-    for name, measured in rows.items():
-        row = cheapest(measured)
-        print(
-            f"  {name:13} {row['cpu_us']:7.0f} µs CPU a request  {row['cpu_us'] / base:5.2f} x FastHttpUser  "
-            f"{row['per_s']:6.0f} a second  {row['rss_mb']:4.0f} MB"
-        )
+    print(f"closed loop, {CONNECTIONS} connections, instant answers, median of {ROUNDS} rounds")
+    contenders: dict[str, Measure] = {
+        "client": lambda port: one_client("thin", port, CONNECTIONS),
+        "worker": lambda port: ours(folder, port, closed_tenant(CONNECTIONS)),
+        "HttpUser": lambda port: one_client("http", port, CONNECTIONS),
+    }
+    pairs: dict[str, Pairs] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, measure in contenders.items():
+            pairs[name].append(beside(measure, lambda port: one_client("fast", port, CONNECTIONS), folder))
+    for name, measured in pairs.items():
+        print_closed(name, [mine for mine, _ in measured], ratio(measured))
+    print_closed("FastHttpUser", [theirs for measured in pairs.values() for _, theirs in measured], 1.0)
+
+
+def print_closed(name: str, rows: list[Row], ratio: float) -> None:
+    """A line of the first table."""
+    print(
+        f"  {name:13} {middle(rows, 'cpu_us'):7.0f} µs CPU a request  {ratio:5.2f} x FastHttpUser  "
+        f"{middle(rows, 'per_s'):6.0f} a second  {middle(rows, 'rss_mb'):4.0f} MB"
+    )
 
 
 def open_loop(folder: Path) -> None:
     """CPU per request, and lateness of the sends, with half a second of answers in flight."""
     for rate in RATES:
-        print(f"open loop, {rate} requests a second, 500 ms answers, cheapest of {OPEN_ROUNDS} rounds")
-        mine: list[Row] = []
-        theirs: list[Row] = []
-        with server(folder, "--delay-ms", "500") as port:
-            for number in range(OPEN_ROUNDS):
-                mine.append(ours(folder / f"open-{rate}-{number}", port, open_tenant(rate), SECONDS))
-                theirs.append(one_client("open", port, SECONDS, rate))
-        for name, row in (("worker", cheapest(mine)), ("FastHttpSession", cheapest(theirs))):
-            print(
-                f"  {name:15} {row['cpu_us']:5.0f} µs CPU a request  late p50 {row['late_p50_ms']:.2f} ms, "
-                f"p99 {row['late_p99_ms']:.1f} ms  waited for a processor {row['waited']:.1%}  "
-                f"{row['rss_mb']:.0f} MB" + (f"  {row['failures']} FAILED" if row["failures"] else "")
-            )
+        print(f"open loop, {rate} requests a second, 500 ms answers, median of {OPEN_ROUNDS} rounds")
+        pairs = [open_pair(folder, rate) for _ in range(OPEN_ROUNDS)]
+        print_open("worker", [mine for mine, _ in pairs], ratio(pairs))
+        print_open("FastHttpSession", [theirs for _, theirs in pairs], 1.0)
+
+
+def open_pair(folder: Path, rate: float) -> tuple[Row, Row]:
+    """One round at a rate."""
+    return beside(
+        lambda port: ours(folder, port, open_tenant(rate)),
+        lambda port: one_client("open", port, rate),
+        folder,
+        "--delay-ms",
+        "500",
+    )
+
+
+def print_open(name: str, rows: list[Row], ratio: float) -> None:
+    """A line of the other tables."""
+    failures = sum(row["failures"] for row in rows)
+    print(
+        f"  {name:15} {middle(rows, 'cpu_us'):5.0f} µs CPU a request  {ratio:5.2f} x FastHttpSession  "
+        f"late p50 {middle(rows, 'late_p50_ms'):.2f} ms, p99 {middle(rows, 'late_p99_ms'):.1f} ms  "
+        f"waited for a processor {middle(rows, 'waited'):.1%}  {middle(rows, 'rss_mb'):.0f} MB"
+        + (f"  {failures} FAILED" if failures else "")
+    )
+
+
+def beside(measure: Measure, baseline: Measure, folder: Path, *options: str) -> tuple[Row, Row]:
+    """Both at once."""
+    with (
+        server(folder, *options) as port,
+        server(folder, *options) as other_port,
+        ThreadPoolExecutor() as pool,
+    ):
+        theirs = pool.submit(baseline, other_port)
+        return measure(port), theirs.result()
+
+
+def ratio(pairs: Pairs) -> float:
+    """What a contender costs, as a multiple of the client beside it."""
+    return float(median(mine["cpu_us"] / theirs["cpu_us"] for mine, theirs in pairs))
+
+
+def middle(rows: list[Row], field: str) -> float:
+    """The median of one number."""
+    return median(float(row[field]) for row in rows)
 
 
 def server(folder: Path, *options: str) -> Server:
@@ -98,20 +144,20 @@ class Server:
         self.child.terminate()
 
 
-def one_client(kind: str, port: int, seconds: float, amount: float) -> Row:
-    """One round of a client in a process of its own."""
-    command = [sys.executable, str(HERE / "clients.py"), kind, str(port), str(seconds), str(amount)]
+def one_client(kind: str, port: int, amount: float) -> Row:
+    """One round of a client in a process of its own; `amount`: connections, or requests a second."""
+    command = [sys.executable, str(HERE / "clients.py"), kind, str(port), str(SECONDS), str(amount)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-def ours(folder: Path, port: int, tenant: Tenant, seconds: float) -> Row:
+def ours(runs: Path, port: int, tenant: Tenant) -> Row:
     """One run of the real driver: a master and one worker."""
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(dir=runs))
     chosen = Profile(
         name="bench",
         about="",
-        phases=(Phase(name="steady", seconds=seconds),),
+        phases=(Phase(name="steady", seconds=SECONDS),),
         tenants=(tenant,),
         provider=ProviderConfig(),
         gateway=GatewayConfig(),
@@ -133,7 +179,7 @@ def ours(folder: Path, port: int, tenant: Tenant, seconds: float) -> Row:
     assert failed == 0, last
     return {
         "cpu_us": worker.cpu_s / health.issued * 1e6,
-        "per_s": health.issued / seconds,
+        "per_s": health.issued / SECONDS,
         "rss_mb": worker.resident_bytes / 1e6,
         "waited": health.run_queue_wait,
         "late_p50_ms": health.lateness_ms.p50 or 0.0,
@@ -156,11 +202,6 @@ def tenant_with(**more: Any) -> Tenant:
     """One tenant of small jobs."""
     workload = Spec(kind="fixed", params={"input_tokens": 24, "output_tokens": 2})
     return Tenant(name="a", group="a", workload=workload, client=Spec(kind="no-retry"), **more)
-
-
-def cheapest(rows: list[Row]) -> Row:
-    """The round that was disturbed least."""
-    return min(rows, key=lambda row: float(row["cpu_us"]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,12 @@ from agentload.model import Arrival, Profile
 from agentload.targets import Target
 from agentload.wire import Ending, ReplyReader, RequestWriter, marker_of
 
-_ENDINGS = {None: Ending.COMPLETE, Failure.TIMEOUT: Ending.LEFT, Failure.EXHAUSTED: Ending.UNSENT}
+_ENDINGS: dict[Failure | None, Ending] = {
+    None: Ending.COMPLETE,
+    **dict.fromkeys(Failure, Ending.CUT),
+    Failure.TIMEOUT: Ending.LEFT,
+    Failure.EXHAUSTED: Ending.UNSENT,
+}
 
 
 class _Left(Exception):
@@ -79,7 +84,7 @@ class Caller:
             result = reader.result(Ending.LEFT, began_ns, transport_error=LEFT, worker=self.worker)
         else:
             result = reader.result(
-                _ENDINGS.get(exchange.failure, Ending.CUT),
+                _ENDINGS[exchange.failure],
                 exchange.sent_ns,
                 transport_error=exchange.failure and exchange.failure.value,
                 worker=self.worker,
