@@ -167,6 +167,23 @@ def test_what_was_never_sent_is_counted_and_told_to_nobody() -> None:
     assert [h.state.total_us for h in histograms if h.metric == "inter-token"] == [5000]
 
 
+def test_whoever_is_told_can_lose_no_record() -> None:
+    told: list[int] = []
+
+    def stops_at_the_second(record: RequestRecord, _: Call) -> None:
+        told.append(record.seq)
+        if record.seq == 1:
+            raise GeneratorExit
+
+    books = Bookkeeper(Tally(), stops_at_the_second)
+    for seq in range(4):
+        books.keep(record(seq), call())
+    with pytest.raises(GeneratorExit):
+        books.settle()
+    assert [one.seq for one in books.take_records()] == told == [0, 1, 2, 3]
+    assert books.tally.counts["a"].outcomes == {"answered": 4}
+
+
 def call(token_arrivals_ns: list[int] | None = None) -> Call:
     result = AttemptResult(outcome=Outcome.ANSWERED, sent_ns=1 * MS)
     return Call(result, 11 * MS, token_arrivals_ns=token_arrivals_ns or [])

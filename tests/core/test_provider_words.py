@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fake_provider.words import FILLER_WORDS, MARKER_WORDS, count_tokens, filler
+from fake_provider.words import FILLER_WORDS, MARKER_WORDS, TOPIC_WORDS, count_tokens, filler, filler_chars
 
 ALARMING = {
     "ignore",
@@ -47,6 +47,16 @@ def test_filler_has_exactly_as_many_words_as_asked(n: int, offset: int) -> None:
 @given(a=st.integers(0, 200), b=st.integers(0, 200), offset=st.integers(0, 1 << 24))
 def test_a_text_may_be_made_in_pieces(a: int, b: int, offset: int) -> None:
     assert filler(a, offset) + filler(b, offset, skip=a) == filler(a + b, offset)
+
+
+@given(n=st.integers(0, 300), offset=st.integers(0, 1 << 24), skip=st.integers(0, 300))
+def test_filler_is_its_topic_word_by_word(n: int, offset: int, skip: int) -> None:
+    ring = FILLER_WORDS + FILLER_WORDS
+    start = FILLER_WORDS.index(filler(1, offset).strip())
+    topic = ring[start : start + TOPIC_WORDS]
+    words = [topic[(skip + place) % TOPIC_WORDS] for place in range(n)]
+    assert filler(n, offset, skip) == "".join(f" {word}" for word in words)
+    assert filler_chars(n, offset) == len(filler(n, offset))
 
 
 def test_neighbouring_offsets_share_few_words() -> None:

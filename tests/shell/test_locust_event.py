@@ -14,6 +14,7 @@ from agentload.drivers.locust_common import shard_class, worker_environment
 from agentload.drivers.tally import Tally
 from agentload.logical import AttemptResult
 from agentload.model import Outcome, RequestRecord
+from locust.exception import StopUser
 import json
 
 worker = module.Worker.__new__(module.Worker)
@@ -22,6 +23,10 @@ worker.environment = worker_environment(shard_class(lambda: None))
 worker.environment.create_local_runner()
 heard = []
 worker.environment.events.request.add_listener(lambda **event: heard.append(event))
+
+@worker.environment.events.request.add_listener
+def ends_the_user(**event):
+    raise StopUser
 
 def record(outcome, **more):
     times = {"due_ns": 0, "first_due_ns": 0, "sent_ns": 1_000_000, "ended_ns": 25_000_000}
@@ -43,7 +48,7 @@ print(json.dumps({
 """
 
 
-def test_attempts_fire_locusts_request_event() -> None:
+def test_attempts_fire_locusts_request_event_and_no_listener_can_spoil_the_records() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60
     )

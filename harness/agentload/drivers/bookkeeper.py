@@ -6,6 +6,7 @@ as it takes for one of a batch. Nothing waits for it, so nothing is lost by leav
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from agentload.drivers.call import Call
@@ -25,7 +26,7 @@ class Bookkeeper:
         self.tally = tally
         self._told = told
         self._records: list[RequestRecord] = []
-        self._unsettled: list[tuple[RequestRecord, Call | None]] = []
+        self._unsettled: deque[tuple[RequestRecord, Call | None]] = deque()
 
     def keep(self, record: RequestRecord, call: Call | None) -> None:
         """An attempt has ended; the call is None where nothing was sent."""
@@ -34,9 +35,9 @@ class Bookkeeper:
             self.settle()
 
     def settle(self) -> None:
-        """Do what has been left."""
-        batch, self._unsettled = self._unsettled, []
-        for record, call in batch:
+        """Do what has been left, one by one: whoever is told may let others run, or be stopped."""
+        while self._unsettled:
+            record, call = self._unsettled.popleft()
             self._records.append(record)
             self.tally.ended(record)
             if call is not None:

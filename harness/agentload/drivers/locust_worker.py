@@ -171,7 +171,9 @@ class Worker:
 
     def _tell(self, record: RequestRecord, call: Call) -> None:
         """Locust's listeners: its statistics, and whoever else has asked."""
-        if record.outcome is not Outcome.UNSENT:
+        if record.outcome is Outcome.UNSENT:
+            return
+        try:
             self.environment.events.request.fire(
                 request_type="POST",
                 name=record.tenant,
@@ -180,6 +182,8 @@ class Worker:
                 exception=None if record.outcome is Outcome.ANSWERED else _exception(record),
                 context={},
             )
+        except Exception:  # Locust lets through those by which a listener ends a user; here is none to end
+            log.exception("a listener to Locust's request event")
 
     def _beat(self, index: int) -> None:
         ticker, finder = make_ticker(), StallFinder(self.clock.now_ns(), f"worker-{index}")
