@@ -27,10 +27,7 @@ def target(*templates: str) -> Target:
 
 def test_every_tenants_key_is_blanked_in_any_capitals() -> None:
     redact = target("{env:KEY_{tenant}}", "{tenant}").redactor()
-    assert (
-        redact(f"bad key {KEY.upper()} or Other-secret, /some/where")
-        == "bad key *** or ***, /some/where"
-    )
+    assert redact(f"bad key {KEY.upper()} or Other-secret, /some/where") == "bad key *** or ***, /some/where"
     assert redact("hidden 7") == "hidden 7"
 
 
