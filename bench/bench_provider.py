@@ -1,7 +1,7 @@
 """What a plain call costs the fake provider: requests per second of its own processor time.
 
-The client is a handful of raw sockets in this process; only the provider's CPU counts, so the client's cost and
-a busy machine change nothing but the time it takes.
+The client is a handful of raw sockets in this process; only the provider's CPU counts, so what the client
+costs and a busy machine change nothing but the time it takes.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def main() -> None:
             used_s = after.user + after.system - before.user - before.system
             memory = process.memory_info().rss / 2**20
     rate = REQUESTS / used_s
-    print(
-        f"  provider   {1e6 / rate:5.0f} µs CPU a request   {rate:6.0f} plain requests/s a core   {memory:.0f} MB"
-    )
+    cost = f"{1e6 / rate:.0f} µs CPU a request   {rate:.0f} plain requests/s a core"
+    print(f"  provider   {cost}   {memory:.0f} MB")
 
 
 if __name__ == "__main__":
