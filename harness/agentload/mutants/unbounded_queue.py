@@ -24,5 +24,7 @@ class UnboundedQueue(Mutant):
 
 
 def _a_fifth_more(config: GatewayConfig) -> GatewayConfig:
+    """The class's bound is a fifth too high, and a tenant may use all of it."""
     bounds = [one.max_queue for pool in config.pools.values() for one in pool.classes.values()]
-    return with_classes(config, max_queue=round(max(bounds) * 1.2))
+    higher = round(max(bounds) * 1.2)
+    return with_classes(config, max_queue=higher, tenant_max_queue=higher)

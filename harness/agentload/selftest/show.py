@@ -15,7 +15,7 @@ from agentload.report import text
 from agentload.selftest.matrix import Alarm, Findings, Found, Margin, Spread
 from agentload.selftest.play import Played, Watcher
 
-WIDE = 170
+WIDE = 180
 """Columns that the whole table of margins takes."""
 EVERY = 20
 """Lines of progress where there is no terminal."""
