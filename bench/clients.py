@@ -29,12 +29,12 @@ from locust.contrib.fasthttp import FastHttpSession
 from locust.env import Environment
 from locust.stats import RequestStats
 
+from agentload.client.wire import RequestWriter, marker_of
 from agentload.drivers.heartbeat import ProcessorUse, resident_bytes
 from agentload.drivers.http1 import Endpoint, Http1Client
 from agentload.measure import Recorder
 from agentload.model import Arrival, Job
 from agentload.targets import bundled
-from agentload.wire import RequestWriter, marker_of
 
 REQUEST_ID = 5
 

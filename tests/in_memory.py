@@ -14,6 +14,8 @@ from typing import Any, Self
 from starlette.applications import Starlette
 
 from agentload import behaviours, targets
+from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
+from agentload.client.wire import Ending, ReplyReader, chat_body, marker_of
 from agentload.gateway.app import build_app
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.envelope import UpstreamCall
@@ -21,10 +23,8 @@ from agentload.gateway.failures import FailureKind
 from agentload.gateway.protocol import UpstreamData, UpstreamEnded, UpstreamFailed, UpstreamHeaders
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.upstream import Sink
-from agentload.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import NS, Arrival, Outcome, Plan, Profile, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
-from agentload.wire import Ending, ReplyReader, chat_body, marker_of
 from fake_provider.app import build
 from fake_provider.core import Provider
 from fake_provider.host import Host

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Literal
 
+from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.model import Outcome, Run
-from agentload.synthetic import RunBuilder, profile
 
 Policy = Literal["sfq", "round-robin", "fifo"]
 Cost = Callable[[str, Random], int]

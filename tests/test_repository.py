@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PURE_PACKAGES = (
     "scheduler", "checks", "arrivals", "workloads", "behaviours", "gateway_faults", "drivers/simulated",
-    "mutants",
+    "mutants", "evidence", "client",
 )  # fmt: skip
 PURE_MODULES = (
-    "model", "plan", "logical", "wire", "judge", "history", "statistics", "fairness", "hidden_queue",
-    "faults", "gateway/lifecycle", "gateway/core", "gateway/envelope", "gateway/answers", "gateway/usage",
-    "selftest/matrix",
+    "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle", "gateway/core",
+    "gateway/envelope", "gateway/answers", "gateway/usage", "gateway/protocol", "gateway/failures",
+    "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
 )  # fmt: skip
 PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}

@@ -12,10 +12,10 @@ from typing import Any, cast
 from pydantic_core import PydanticUndefined
 
 from agentload.checks import SEAM, Check, TenantRef, references
-from agentload.history import LogicalRequest, latencies_ns, logical_requests
+from agentload.evidence.history import LogicalRequest, latencies_ns, logical_requests
+from agentload.evidence.statistics import percentile
+from agentload.evidence.verdicts import milliseconds
 from agentload.model import Run, Verdict
-from agentload.statistics import percentile
-from agentload.verdicts import milliseconds
 
 
 def explain(check_name: str) -> str:

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from agentload.checks import Check, PhaseRef, make, references
 from agentload.errors import UsageError
+from agentload.evidence.history import counted_phases, end_ns, from_sent, without_undecided, without_windows
+from agentload.evidence.verdicts import seconds
 from agentload.explain import explain
-from agentload.history import counted_phases, end_ns, from_sent, without_undecided, without_windows
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
-from agentload.verdicts import seconds
 
 __all__ = ["explain", "judge", "overall"]
 

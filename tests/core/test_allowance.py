@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.allowance import admitted, permitted, told_to_wait
-from agentload.envelope import highest_level
+from agentload.evidence.allowance import admitted, permitted, told_to_wait
+from agentload.evidence.envelope import highest_level
+from agentload.evidence.synthetic import MS
 from agentload.model import NS, CallEnding, LedgerEntry
 from agentload.rundir import ledger_from_provider
-from agentload.synthetic import MS
 from fake_provider.call import CallRequest
 from fake_provider.config import ProviderConfig
 from fake_provider.core import Provider

@@ -12,7 +12,7 @@ import pytest
 
 from agentload import behaviours
 from agentload.behaviours import Attempt, Behaviour
-from agentload.http_fields import retry_after_hint
+from agentload.client.http_fields import retry_after_hint
 from agentload.model import Outcome, Spec
 
 

@@ -26,10 +26,10 @@ from agentload.checks.victim_goodput import VictimGoodput
 from agentload.checks.victim_latency import VictimLatency
 from agentload.checks.weighted_share import WeightedShare
 from agentload.errors import UsageError
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import check_name
 from agentload.explain import explain
 from agentload.model import CallEnding, Outcome, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import check_name
 from fake_provider.config import ProviderConfig
 from saturated import saturated_run
 

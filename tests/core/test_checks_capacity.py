@@ -13,8 +13,8 @@ from agentload.checks.overload_goodput import OverloadGoodput
 from agentload.checks.status_codes import StatusCodes
 from agentload.checks.tenant_limit import TenantLimit
 from agentload.checks.work_conserving import WorkConserving
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.model import CallEnding, Outcome, Run, Sample, Spec, Stall, Status
-from agentload.synthetic import MS, RunBuilder, profile
 from fake_provider.config import ProviderConfig
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE

@@ -9,12 +9,12 @@ import pytest
 from agentload.checks.idle_credit import IdleCredit
 from agentload.checks.long_job import LongJob
 from agentload.checks.rebalance import Rebalance
-from agentload.contest import contest_from
-from agentload.fairness import backlog, services
-from agentload.hidden_queue import waits
-from agentload.memberships import changes, groups
+from agentload.evidence.contest import contest_from
+from agentload.evidence.fairness import backlog, services
+from agentload.evidence.hidden_queue import waits
+from agentload.evidence.memberships import changes, groups
+from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.model import NS, Outcome, Run, Status
-from agentload.synthetic import RunBuilder, profile
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
 

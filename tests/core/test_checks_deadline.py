@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agentload.checks.deadline import Deadline
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.model import Arrival, Job, Outcome, Run, Status
-from agentload.synthetic import MS, RunBuilder, profile
 
 
 def run_of(build: RunBuilder, deadline_ms: float | None = 500) -> Run:

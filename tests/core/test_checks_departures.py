@@ -6,9 +6,9 @@ import pytest
 
 from agentload.checks.cancel_upstream import CancelUpstream
 from agentload.checks.no_ghosts import NoGhosts
-from agentload.departures import departures, grace_ns
+from agentload.evidence.departures import departures, grace_ns
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.model import CallEnding, Outcome, Run, Status
-from agentload.synthetic import MS, RunBuilder, profile
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
 

@@ -11,10 +11,10 @@ from agentload.checks.retry_after_honest import RetryAfterHonest
 from agentload.checks.retry_after_spread import RetryAfterSpread, poisson_tail
 from agentload.checks.retry_amplification import RetryAmplification
 from agentload.checks.upstream_retry_after import UpstreamRetryAfter
+from agentload.evidence.promises import promises
+from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.verdicts import status_of_share
 from agentload.model import NS, CallEnding, Outcome, Run, Status
-from agentload.promises import promises
-from agentload.synthetic import MS, RunBuilder, profile
-from agentload.verdicts import status_of_share
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
 

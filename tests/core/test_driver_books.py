@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentload.client.logical import AttemptResult
 from agentload.drivers.bookkeeper import BATCH, Bookkeeper
 from agentload.drivers.call import Call
 from agentload.drivers.collector import Collector, Files
@@ -25,7 +26,6 @@ from agentload.drivers.protocol import (
     read_event,
 )
 from agentload.drivers.tally import Tally
-from agentload.logical import AttemptResult
 from agentload.measure import read_log
 from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord, Stall
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.contest import contests
-from agentload.fairness import (
+from agentload.evidence.contest import contests
+from agentload.evidence.fairness import (
     all_backlogged,
     backlog,
     entitled_shares,
@@ -21,9 +21,9 @@ from agentload.fairness import (
     shares,
     within,
 )
-from agentload.hidden_queue import waits
+from agentload.evidence.hidden_queue import waits
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.model import CallEnding, Outcome
-from agentload.synthetic import MS, RunBuilder, profile
 from saturated import saturated_run
 
 INF = math.inf

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.hidden_queue import FAST_REFUSAL_NS, compare_with_gauge, depth_steps, waits
-from agentload.intervals import value_at
+from agentload.evidence.hidden_queue import FAST_REFUSAL_NS, compare_with_gauge, depth_steps, waits
+from agentload.evidence.intervals import value_at
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.model import CallEnding, LedgerEntry, Outcome, RequestRecord, Sample
-from agentload.synthetic import MS, RunBuilder, profile
 
 
 def depth_at(build: RunBuilder, at_ms: float) -> int:

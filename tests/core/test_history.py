@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from agentload.history import (
+from agentload.evidence.history import (
     answered_share,
     counted_phases,
     counted_records,
@@ -15,8 +15,8 @@ from agentload.history import (
     without_undecided,
     without_windows,
 )
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.model import NS, Outcome
-from agentload.synthetic import MS, RunBuilder, profile
 
 
 def retried(build: RunBuilder) -> None:

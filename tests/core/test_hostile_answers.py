@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agentload.client.wire import Ending, ReplyReader
 from agentload.drivers.http1_answer import MAX_HEAD_BYTES, Answer, Failure
 from agentload.model import Outcome
-from agentload.wire import Ending, ReplyReader
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 DEEP = b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentload.intervals import (
+from agentload.evidence.intervals import (
     Interval,
     highest,
     intersect,

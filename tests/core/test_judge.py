@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from agentload.checks import SEAM
-from agentload.history import without_windows
+from agentload.evidence.history import without_windows
+from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.judge import judge, overall
 from agentload.model import (
     NS,
@@ -27,7 +28,6 @@ from agentload.model import (
     Status,
     Verdict,
 )
-from agentload.synthetic import MS, RunBuilder, profile
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
 

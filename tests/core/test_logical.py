@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentload import behaviours
 from agentload.behaviours import Behaviour
-from agentload.logical import MAX_ATTEMPTS, AttemptResult, LogicalRequest
+from agentload.client.logical import MAX_ATTEMPTS, AttemptResult, LogicalRequest
 from agentload.model import NS, Arrival, Job, Outcome, RequestRecord, Spec
 
 JOB = Job(input_tokens=24, output_tokens=10, declared_output_tokens=48)

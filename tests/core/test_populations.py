@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from agentload import behaviours, profile
-from agentload.logical import LogicalRequest
+from agentload.client.logical import LogicalRequest
 from agentload.model import Arrival, Job, Tenant
 
 TEXT = """\

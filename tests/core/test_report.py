@@ -10,10 +10,10 @@ import pytest
 import report_run
 from agentload import report
 from agentload.errors import UsageError
+from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.model import Status
 from agentload.registry import PLUGINS_VARIABLE
 from agentload.report import SEAM, Result, write_all
-from agentload.synthetic import RunBuilder, profile
 
 FILES = {"report.json", "report.html", "junit.xml", "summary.md"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agentload.evidence.synthetic import healthy, profile
 from agentload.model import NS, CallEnding, LedgerEntry, Outcome, Plan, RequestRecord, Run, Spec, Tenant
 from agentload.report.contention import Contention, contention, interval_of
-from agentload.synthetic import healthy, profile
 
 EDGES = [0, NS, 2 * NS, 3 * NS]
 

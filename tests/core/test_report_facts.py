@@ -11,10 +11,10 @@ import pytest
 
 import report_run
 from agentload import report
+from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.model import Outcome, RequestRecord, Run, Status
 from agentload.report import facts
 from agentload.report.json_report import JsonReport
-from agentload.synthetic import RunBuilder, profile
 from json_schema import problems
 
 SCHEMA: dict[str, Any] = json.loads((Path(report.__file__).parent / "schema.json").read_text())

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload import __version__, targets
+from agentload.client.request_writer import RequestWriter, chat_body, marker_of
 from agentload.model import Arrival, Job
-from agentload.request_writer import RequestWriter, chat_body, marker_of
 from agentload.targets import Target
 from fake_provider.marker import Marker, decode, message
 from fake_provider.words import count_tokens

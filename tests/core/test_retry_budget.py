@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from agentload import behaviours
 from agentload.behaviours import Behaviour
 from agentload.behaviours._budget import RetryBudget
-from agentload.logical import AttemptResult, LogicalRequest
+from agentload.client.logical import AttemptResult, LogicalRequest
 from agentload.model import NS, Arrival, Job, Outcome, Spec
 
 JOB = Job(input_tokens=24, output_tokens=10, declared_output_tokens=48)

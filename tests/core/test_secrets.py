@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentload import targets
+from agentload.client.wire import Ending, ReplyReader
 from agentload.errors import ProfileError
 from agentload.targets import Target
-from agentload.wire import Ending, ReplyReader
 
 KEY = "sk-Very-Secret-123"
 ENVIRONMENT = {

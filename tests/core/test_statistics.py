@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.statistics import (
+from agentload.evidence.statistics import (
     binomial_tail,
     distribution,
     enough,

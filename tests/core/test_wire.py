@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.logical import AttemptResult
+from agentload.client.logical import AttemptResult
+from agentload.client.wire import FOREIGN_ANSWER, Ending, ReplyReader, outcome
 from agentload.model import Outcome
-from agentload.wire import FOREIGN_ANSWER, Ending, ReplyReader, outcome
 from fake_provider.marker import Marker, ack
 from fake_provider.words import filler
 

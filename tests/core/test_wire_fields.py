@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentload.http_fields import retry_after_hint, server_queue_ns
-from agentload.wire import parse_retry_after
+from agentload.client.http_fields import retry_after_hint, server_queue_ns
+from agentload.client.wire import parse_retry_after
 
 NOW = 784_111_777.0
 """Sun, 06 Nov 1994 08:49:37 GMT, RFC 9110's own example."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.sse import Event, EventParser
+from agentload.client.sse import Event, EventParser
 
 STREAM = (
     b"\xef\xbb\xbfdata: one\r\n\r\n"

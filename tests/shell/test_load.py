@@ -12,12 +12,12 @@ import gevent
 import pytest
 
 from agentload import behaviours
+from agentload.client.logical import AttemptResult, AttemptStart
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.load import Load, Share
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import SleepTicker, make_ticker
-from agentload.logical import AttemptResult, AttemptStart
 from agentload.model import Arrival, Job, Outcome, Phase, Plan, Profile, RequestRecord, Spec, Tenant
 from agentload.plan import ClosedLoops
 from agentload.scheduler.config import GatewayConfig

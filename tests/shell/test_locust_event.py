@@ -12,7 +12,7 @@ from agentload.drivers.bookkeeper import Bookkeeper
 from agentload.drivers.call import Call
 from agentload.drivers.locust_common import shard_class, worker_environment
 from agentload.drivers.tally import Tally
-from agentload.logical import AttemptResult
+from agentload.client.logical import AttemptResult
 from agentload.model import Outcome, RequestRecord
 from locust.exception import StopUser
 import json

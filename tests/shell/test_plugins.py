@@ -17,8 +17,8 @@ FILES = {
 
 from agentload.checks import Check
 from agentload.model import Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, undecided
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, undecided
 
 
 class NoTeapot(Check):

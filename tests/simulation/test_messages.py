@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload import targets
+from agentload.client.wire import Ending, ReplyReader, chat_body, marker_of
 from agentload.drivers.simulated.answer import AnswerReader
 from agentload.drivers.simulated.messages import Frame, Submitter
 from agentload.gateway.answers import of_failure, server_timing
@@ -17,7 +18,6 @@ from agentload.gateway.failures import Failure
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import Arrival, Job, Outcome
 from agentload.scheduler.config import GatewayConfig
-from agentload.wire import Ending, ReplyReader, chat_body, marker_of
 from fake_provider.call import CallRequest
 from fake_provider.marker import Marker, message, message_chars
 from fake_provider.openai import OpenAIChat

@@ -10,11 +10,11 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.history import counted_phases
+from agentload.evidence.history import counted_phases
+from agentload.evidence.statistics import percentile
+from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, undecided
 from agentload.model import NS, Evidence, Run, Sample, Status, Verdict
-from agentload.statistics import percentile
-from agentload.synthetic import MS, RunBuilder, profile
-from agentload.verdicts import conclude, finite, undecided
 
 QUARTERS = 4
 LEAST_SAMPLES = 40

@@ -9,13 +9,13 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.hidden_queue import Wait, depth_steps, waits
-from agentload.history import REFUSALS, counted_phases
-from agentload.intervals import Interval, Step, highest, means
+from agentload.evidence.hidden_queue import Wait, depth_steps, waits
+from agentload.evidence.history import REFUSALS, counted_phases
+from agentload.evidence.intervals import Interval, Step, highest, means
+from agentload.evidence.statistics import enough, percentiles, slope
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, plural, seconds, undecided
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
-from agentload.statistics import enough, percentiles, slope
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, plural, seconds, undecided
 
 POINTS_PER_PHASE = 60
 

@@ -10,12 +10,19 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.departures import MS, Departure, departures, grace_ns
-from agentload.history import counted_records, end_ns
+from agentload.evidence.departures import MS, Departure, departures, grace_ns
+from agentload.evidence.history import counted_records, end_ns
+from agentload.evidence.statistics import enough, percentile
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import (
+    conclude,
+    evidence_of,
+    finite,
+    milliseconds,
+    status_of_share,
+    undecided,
+)
 from agentload.model import CallEnding, LedgerEntry, Outcome, Run, Status, Verdict
-from agentload.statistics import enough, percentile
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, finite, milliseconds, status_of_share, undecided
 
 
 class CancelUpstream(Check):

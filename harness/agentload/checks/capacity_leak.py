@@ -10,12 +10,12 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.history import tenant_names
-from agentload.intervals import Interval, clip, length_ns
+from agentload.evidence.history import tenant_names
+from agentload.evidence.intervals import Interval, clip, length_ns
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, seconds, undecided
 from agentload.model import NS, CallEnding, Evidence, Outcome, RequestRecord, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, seconds, undecided
 
 LEAST_DAMAGE = 20
 """Attempts that ended badly before the probe: fewer could leak too little to see."""

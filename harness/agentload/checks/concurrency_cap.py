@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from pydantic import Field
 
-from agentload.allowance import admitted
 from agentload.checks import Check
-from agentload.intervals import Interval, overlap_count
+from agentload.evidence.allowance import admitted
+from agentload.evidence.intervals import Interval, overlap_count
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.verdicts import conclude, seconds, undecided
 from agentload.model import CallEnding, Evidence, LedgerEntry, Profile, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import MS, RunBuilder, profile
-from agentload.verdicts import conclude, seconds, undecided
 
 
 class ConcurrencyCap(Check):

@@ -8,12 +8,19 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.hidden_queue import calls_by_attempt
-from agentload.history import counted_records
+from agentload.evidence.hidden_queue import calls_by_attempt
+from agentload.evidence.history import counted_records
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.verdicts import (
+    conclude,
+    evidence_of,
+    milliseconds,
+    percent_of,
+    status_of_share,
+    undecided,
+)
 from agentload.model import Arrival, Evidence, Job, LedgerEntry, Outcome, RequestRecord, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import MS, RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, milliseconds, percent_of, status_of_share, undecided
 
 
 class Deadline(Check):

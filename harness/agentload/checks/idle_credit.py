@@ -8,14 +8,14 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.contest import Contest, PhaseResult, conclude_phases, contest_from
-from agentload.fairness import Measure, backlog, served_work, services, share_bounds, shares
-from agentload.hidden_queue import waits
-from agentload.history import tenant_names
-from agentload.memberships import changes
+from agentload.evidence.contest import Contest, PhaseResult, conclude_phases, contest_from
+from agentload.evidence.fairness import Measure, backlog, served_work, services, share_bounds, shares
+from agentload.evidence.hidden_queue import waits
+from agentload.evidence.history import tenant_names
+from agentload.evidence.memberships import changes
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import finite
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import finite
 
 LEAST_CALLS = 20
 LEAST_PART = 0.5

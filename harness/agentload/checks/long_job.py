@@ -9,11 +9,11 @@ from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
 from agentload.checks.victim_latency import VictimLatency
-from agentload.history import LogicalRequest, end_ns, latencies_ns, requests_of, tenant_names
+from agentload.evidence.history import LogicalRequest, end_ns, latencies_ns, requests_of, tenant_names
+from agentload.evidence.statistics import percentile
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, finite, listed, seconds, undecided
 from agentload.model import NS, Outcome, Run, Status, Verdict
-from agentload.statistics import percentile
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, finite, listed, seconds, undecided
 
 LEAST_LONG_JOBS = 3
 

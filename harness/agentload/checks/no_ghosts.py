@@ -5,12 +5,12 @@ from __future__ import annotations
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.departures import MS, departures, grace_ns
-from agentload.history import counted_records
+from agentload.evidence.departures import MS, departures, grace_ns
+from agentload.evidence.history import counted_records
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, milliseconds, undecided
 from agentload.model import CallEnding, Outcome, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, milliseconds, undecided
 
 
 class NoGhosts(Check):

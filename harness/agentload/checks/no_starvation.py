@@ -10,14 +10,20 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.fairness import backlog
-from agentload.hidden_queue import calls_by_attempt, waits
-from agentload.history import LogicalRequest, counted_phases, counted_records, logical_requests, tenant_names
-from agentload.intervals import Interval, intersect, merge
+from agentload.evidence.fairness import backlog
+from agentload.evidence.hidden_queue import calls_by_attempt, waits
+from agentload.evidence.history import (
+    LogicalRequest,
+    counted_phases,
+    counted_records,
+    logical_requests,
+    tenant_names,
+)
+from agentload.evidence.intervals import Interval, intersect, merge
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, listed, seconds, undecided
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, listed, seconds, undecided
 
 _RETRYABLE = frozenset({0, 408, 429, 500, 502, 503, 504})
 

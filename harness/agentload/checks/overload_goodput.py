@@ -9,12 +9,12 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.history import counted_phases
-from agentload.intervals import Interval, clip, length_ns
+from agentload.evidence.history import counted_phases
+from agentload.evidence.intervals import Interval, clip, length_ns
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, undecided
 from agentload.model import NS, CallEnding, Evidence, LedgerEntry, Outcome, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, undecided
 from fake_provider.config import ProviderConfig
 
 DIGITS = 9

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.history import counted_records
+from agentload.evidence.history import counted_records
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, percent_of, undecided
 from agentload.model import Outcome, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, percent_of, undecided
 
 
 class OwnAnswer(Check):

@@ -9,12 +9,12 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.envelope import highest_level
-from agentload.history import counted_phases
+from agentload.evidence.envelope import highest_level
+from agentload.evidence.history import counted_phases
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, percent_of, undecided
 from agentload.model import NS, CallEnding, Evidence, LedgerEntry, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, percent_of, undecided
 from fake_provider.config import ProviderConfig
 
 BINDING = 0.9

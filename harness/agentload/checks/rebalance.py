@@ -9,14 +9,14 @@ from pydantic import Field
 
 from agentload.checks import Check, PhaseName
 from agentload.checks.weighted_share import WeightedShare
-from agentload.contest import PhaseResult, conclude_phases, contest_from
-from agentload.fairness import Measure, Service, backlog, services
-from agentload.hidden_queue import waits
-from agentload.intervals import Interval
-from agentload.memberships import Change, changes, groups
+from agentload.evidence.contest import PhaseResult, conclude_phases, contest_from
+from agentload.evidence.fairness import Measure, Service, backlog, services
+from agentload.evidence.hidden_queue import waits
+from agentload.evidence.intervals import Interval
+from agentload.evidence.memberships import Change, changes, groups
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import listed, undecided
 from agentload.model import NS, Outcome, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import listed, undecided
 
 
 class Rebalance(Check):

@@ -9,13 +9,13 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.history import LogicalRequest, answered_share, requests_of, tenant_names
-from agentload.intervals import Interval
+from agentload.evidence.history import LogicalRequest, answered_share, requests_of, tenant_names
+from agentload.evidence.intervals import Interval
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, percent_of, seconds, undecided
+from agentload.evidence.victims import Comparison, unsaturated
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, percent_of, seconds, undecided
-from agentload.victims import Comparison, unsaturated
 
 LEAST_PER_BIN = 20
 

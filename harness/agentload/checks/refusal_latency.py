@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.history import counted_records
+from agentload.evidence.history import counted_records
+from agentload.evidence.statistics import binomial_tail, distribution, enough, percentile
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, milliseconds, percent_of, undecided
 from agentload.model import Evidence, Outcome, RequestRecord, Run, Status, Verdict
-from agentload.statistics import binomial_tail, distribution, enough, percentile
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, milliseconds, percent_of, undecided
 
 MS = 1_000_000
 SLOW_SHARE = 0.01

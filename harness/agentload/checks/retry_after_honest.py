@@ -9,17 +9,25 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.allowance import told_to_wait
 from agentload.checks import Check, TenantName
-from agentload.fairness import TRANSIT_NS
-from agentload.hidden_queue import depth_steps, waits
-from agentload.history import end_ns, tenant_names
-from agentload.intervals import Interval, length_ns, merge, subtract, value_at
+from agentload.evidence.allowance import told_to_wait
+from agentload.evidence.fairness import TRANSIT_NS
+from agentload.evidence.hidden_queue import depth_steps, waits
+from agentload.evidence.history import end_ns, tenant_names
+from agentload.evidence.intervals import Interval, length_ns, merge, subtract, value_at
+from agentload.evidence.promises import Promise, promises
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import (
+    conclude,
+    evidence_of,
+    finite,
+    percent_of,
+    seconds,
+    status_of_share,
+    undecided,
+)
 from agentload.model import NS, Outcome, RequestRecord, Run, Status, Verdict
-from agentload.promises import Promise, promises
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, finite, percent_of, seconds, status_of_share, undecided
 
 ALLOWED = 0.05
 """Share of the promises that may be broken, or too long."""

@@ -7,10 +7,10 @@ from collections import Counter
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.history import counted_records
+from agentload.evidence.history import counted_records
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, percent_of, undecided
 from agentload.model import Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, percent_of, undecided
 
 INVITE_A_RETRY = frozenset({429, 503})
 

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.intervals import length_ns, merge
+from agentload.evidence.intervals import length_ns, merge
+from agentload.evidence.promises import Promise, promises
+from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.verdicts import UNLIKELY, conclude, evidence_of, finite, undecided
 from agentload.model import NS, Evidence, Run, Status, Verdict
-from agentload.promises import Promise, promises
-from agentload.synthetic import MS, RunBuilder, profile
-from agentload.verdicts import UNLIKELY, conclude, evidence_of, finite, undecided
 
 LEAST_PROMISES = 200
 """Below this, chance alone makes a busiest 100 ms that looks like a herd."""

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.history import counted_records
-from agentload.http_fields import parse_retry_after
+from agentload.client.http_fields import parse_retry_after
+from agentload.evidence.history import counted_records
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, listed, percent_of, undecided
 from agentload.model import Evidence, RequestRecord, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, listed, percent_of, undecided
 
 
 class RetryAfterSyntax(Check):

@@ -10,11 +10,11 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.history import counted_phases
+from agentload.evidence.history import counted_phases
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, undecided
 from agentload.model import CallEnding, Evidence, LedgerEntry, Outcome, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, undecided
 
 TINY = 1e-9
 """A bound of 1 allows no retry at all."""

@@ -9,12 +9,12 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.contest import Contest, PhaseResult, conclude_phases, contests
-from agentload.fairness import Measure, gap_bound
+from agentload.evidence.contest import Contest, PhaseResult, conclude_phases, contests
+from agentload.evidence.fairness import Measure, gap_bound
+from agentload.evidence.statistics import slope
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import finite
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
-from agentload.statistics import slope
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import finite
 
 LEAST_CALLS = 20
 POINTS = 200

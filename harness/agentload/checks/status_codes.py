@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.history import counted_records
+from agentload.evidence.history import counted_records
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, undecided
 from agentload.model import Outcome, RequestRecord, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, undecided
 
 BLAMING = frozenset({400, 401, 403})
 """Statuses that say the request itself is wrong, or not allowed."""

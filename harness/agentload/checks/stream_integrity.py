@@ -8,11 +8,11 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.hidden_queue import calls_by_attempt
-from agentload.history import counted_records
+from agentload.evidence.hidden_queue import calls_by_attempt
+from agentload.evidence.history import counted_records
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, percent_of, undecided
 from agentload.model import CallEnding, LedgerEntry, Outcome, RequestRecord, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, percent_of, undecided
 
 
 class StreamIntegrity(Check):

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 
-from agentload.allowance import admitted
 from agentload.checks import Check, TenantName
-from agentload.envelope import highest_level
-from agentload.history import counted_phases, counted_records, tenant_names
+from agentload.evidence.allowance import admitted
+from agentload.evidence.envelope import highest_level
+from agentload.evidence.history import counted_phases, counted_records, tenant_names
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, undecided
 from agentload.model import NS, Evidence, LedgerEntry, Outcome, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, undecided
 
 
 class TenantLimit(Check):

@@ -9,9 +9,9 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
+from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.verdicts import conclude, milliseconds, percent_of, undecided
 from agentload.model import NS, CallEnding, Evidence, LedgerEntry, Run, Status, Verdict
-from agentload.synthetic import MS, RunBuilder, profile
-from agentload.verdicts import conclude, milliseconds, percent_of, undecided
 
 
 class UpstreamRetryAfter(Check):

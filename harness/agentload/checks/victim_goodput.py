@@ -7,12 +7,12 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.history import LogicalRequest, answered_share
+from agentload.evidence.history import LogicalRequest, answered_share
+from agentload.evidence.statistics import fisher_lower
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, finite, percent_of, undecided
+from agentload.evidence.victims import Comparison, compare, invalid, unsaturated
 from agentload.model import Evidence, Run, Status, Verdict
-from agentload.statistics import fisher_lower
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, finite, percent_of, undecided
-from agentload.victims import Comparison, compare, invalid, unsaturated
 
 PHASES = {"baseline": 10.0, "noise": 10.0}
 TENANTS = {"quiet-1": 1.0, "quiet-2": 1.0, "flood": 1.0}

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.history import LogicalRequest, answered_share, latencies_ns
+from agentload.evidence.history import LogicalRequest, answered_share, latencies_ns
+from agentload.evidence.statistics import distribution, enough, percentile
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, finite, listed, milliseconds, undecided
+from agentload.evidence.victims import Comparison, compare, invalid, unsaturated
 from agentload.model import Evidence, Outcome, Run, Status, Verdict
-from agentload.statistics import distribution, enough, percentile
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, evidence_of, finite, listed, milliseconds, undecided
-from agentload.victims import Comparison, compare, invalid, unsaturated
 
 MS = 1_000_000
 PHASES = {"baseline": 10.0, "noise": 10.0}

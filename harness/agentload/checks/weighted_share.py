@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
-from agentload.contest import Contest, PhaseResult, conclude_phases, contests
-from agentload.fairness import Measure, jain, served_work, share_bounds, shares
+from agentload.evidence.contest import Contest, PhaseResult, conclude_phases, contests
+from agentload.evidence.fairness import Measure, jain, served_work, share_bounds, shares
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import finite
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import finite
 
 LEAST_CALLS = 20
 MOST_WINDOWS = 60

@@ -8,16 +8,25 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.allowance import admitted, permitted
 from agentload.checks import Check, PhaseName
-from agentload.fairness import TRANSIT_NS
-from agentload.hidden_queue import Wait, waits
-from agentload.history import counted_phases
-from agentload.intervals import Interval, Step, above_zero, area, intersect, length_ns, merge, subtract
+from agentload.evidence.allowance import admitted, permitted
+from agentload.evidence.fairness import TRANSIT_NS
+from agentload.evidence.hidden_queue import Wait, waits
+from agentload.evidence.history import counted_phases
+from agentload.evidence.intervals import (
+    Interval,
+    Step,
+    above_zero,
+    area,
+    intersect,
+    length_ns,
+    merge,
+    subtract,
+)
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, finite, milliseconds, seconds, undecided
 from agentload.model import NS, Evidence, Outcome, Profile, Run, Status, Verdict
-from agentload.statistics import enough
-from agentload.synthetic import RunBuilder, profile
-from agentload.verdicts import conclude, finite, milliseconds, seconds, undecided
 from fake_provider.config import ProviderConfig
 
 DISPATCH_NS = 10_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from agentload.logical import AttemptResult
+from agentload.client.logical import AttemptResult
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gevent
 
+from agentload.client.logical import LEFT, AttemptStart
+from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
 from agentload.drivers.http1_answer import ExchangeError, Failure
 from agentload.errors import UnreachableError
-from agentload.logical import LEFT, AttemptStart
 from agentload.model import Arrival, Profile
 from agentload.targets import Target
-from agentload.wire import Ending, ReplyReader, RequestWriter, marker_of
 
 _ENDINGS: dict[Failure | None, Ending] = {
     None: Ending.COMPLETE,

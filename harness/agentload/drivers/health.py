@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentload import statistics
-from agentload.history import GENERATOR_ERROR, STOPPED
-from agentload.intervals import merge
+from agentload.evidence import statistics
+from agentload.evidence.history import GENERATOR_ERROR, STOPPED
+from agentload.evidence.intervals import merge
 from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord
 
 LATENESS_FLOOR_MS = 20.0

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import gevent
 
 from agentload.behaviours import Behaviour
+from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.crew import Crew
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
-from agentload.history import GENERATOR_ERROR, STOPPED
-from agentload.logical import AttemptResult, AttemptStart, LogicalRequest
+from agentload.evidence.history import GENERATOR_ERROR, STOPPED
 from agentload.model import Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from agentload.fairness import Service, entitled_shares, services
-from agentload.hidden_queue import calls_by_attempt
+from agentload.evidence.fairness import Service, entitled_shares, services
+from agentload.evidence.hidden_queue import calls_by_attempt
 from agentload.model import LedgerEntry, Outcome, RequestRecord, Run
 
 CONTENDED = 1.2

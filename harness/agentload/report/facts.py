@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from agentload import history
-from agentload.fairness import peak_in_service
+from agentload.evidence import history
+from agentload.evidence.fairness import peak_in_service
+from agentload.evidence.hidden_queue import compare_with_gauge
+from agentload.evidence.history import LogicalRequest
+from agentload.evidence.statistics import distribution
 from agentload.faults import fault_windows
-from agentload.hidden_queue import compare_with_gauge
-from agentload.history import LogicalRequest
 from agentload.model import (
     NS,
     CallEnding,
@@ -34,7 +35,6 @@ from agentload.model import (
 from agentload.report import series as over_time
 from agentload.report.contention import Contention, contention
 from agentload.report.lanes import Lanes, lanes_of
-from agentload.statistics import distribution
 
 SCHEMA = 1
 MOST_REASONS = 8

@@ -22,7 +22,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from agentload.fairness import entitled_shares
+from agentload.evidence.fairness import entitled_shares
 from agentload.model import Profile
 from agentload.report import text
 from agentload.report.terminal import never_fail_on_letters

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from agentload import history
-from agentload.hidden_queue import Wait, depth_steps, waits
-from agentload.history import LogicalRequest
-from agentload.intervals import Step
+from agentload.evidence import history
+from agentload.evidence.hidden_queue import Wait, depth_steps, waits
+from agentload.evidence.history import LogicalRequest
+from agentload.evidence.intervals import Step
 from agentload.measure import percentile_of, rank
 from agentload.model import NS, Outcome, Run, Sample
 from agentload.report.contention import Contention, interval_of

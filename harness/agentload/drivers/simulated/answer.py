@@ -6,12 +6,12 @@ readers against each other over the real gateway.
 
 from __future__ import annotations
 
+from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
+from agentload.client.logical import AttemptResult
+from agentload.client.wire import FOREIGN_ANSWER, Ending, outcome
 from agentload.drivers.simulated.messages import Frame
 from agentload.gateway.headers import Headers
-from agentload.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
-from agentload.logical import AttemptResult
 from agentload.model import NS
-from agentload.wire import FOREIGN_ANSWER, Ending, outcome
 from fake_provider.marker import ACK_TOKENS
 
 EPOCH_S = 1_767_225_600

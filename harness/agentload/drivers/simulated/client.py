@@ -13,6 +13,8 @@ from itertools import chain
 from typing import Protocol
 
 from agentload.behaviours import Behaviour
+from agentload.client.logical import LEFT, AttemptResult, AttemptStart, LogicalRequest
+from agentload.client.wire import Ending
 from agentload.drivers.simulated.answer import AnswerReader
 from agentload.drivers.simulated.digest import EventLog
 from agentload.drivers.simulated.gateway import Caller
@@ -20,12 +22,10 @@ from agentload.drivers.simulated.kernel import OBSERVE, TIMER, Kernel
 from agentload.drivers.simulated.messages import Submission, Submitter
 from agentload.drivers.simulated.network import Timing
 from agentload.errors import UsageError
+from agentload.evidence.history import STOPPED
 from agentload.gateway.protocol import Action, EndStream, FailStream, ForwardData, ForwardHeaders, Respond
-from agentload.history import STOPPED
-from agentload.logical import LEFT, AttemptResult, AttemptStart, LogicalRequest
 from agentload.model import NS, Arrival, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
-from agentload.wire import Ending
 
 TIMEOUT = "timeout"
 """The reason of a client whose timeout ran out, as the live client's transport words it."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from agentload.client.wire import chat_body, marker_of
 from agentload.gateway.envelope import CHARS_PER_TOKEN, Envelope, UpstreamCall
 from agentload.model import Arrival, Job
 from agentload.scheduler.work import Request
 from agentload.targets import DEFAULT_MODEL
-from agentload.wire import chat_body, marker_of
 from fake_provider.call import CallRequest
 from fake_provider.marker import MARKER_TOKENS, Marker, message_chars
 

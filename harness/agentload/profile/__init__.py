@@ -10,7 +10,7 @@ from pathlib import Path
 from agentload import arrivals
 from agentload.errors import ProfileError, UsageError
 from agentload.model import NS, Fault, Phase, Profile, Tenant
-from agentload.profile_source import read
+from agentload.profile.source import read
 from agentload.registry import did_you_mean, plugin_folders
 from agentload.yaml_positions import Document, compose, on_one_line, read_text
 
@@ -77,7 +77,7 @@ def slots_beyond_provider(profile: Profile) -> str | None:
 
 def bundled_folder() -> Path:
     """Where the bundled profiles are: beside the modules in a wheel, at the top of a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     shipped = package / "profiles"
     return shipped if shipped.is_dir() else package.parents[1] / "profiles"
 

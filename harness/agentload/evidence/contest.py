@@ -8,12 +8,20 @@ from typing import Any
 import msgspec
 
 from agentload.checks import Check
-from agentload.fairness import Measure, Service, all_backlogged, backlog, peak_in_service, services, within
-from agentload.hidden_queue import waits
-from agentload.history import counted_phases, tenant_names
-from agentload.intervals import Interval, clip, length_ns, longest
+from agentload.evidence.fairness import (
+    Measure,
+    Service,
+    all_backlogged,
+    backlog,
+    peak_in_service,
+    services,
+    within,
+)
+from agentload.evidence.hidden_queue import waits
+from agentload.evidence.history import counted_phases, tenant_names
+from agentload.evidence.intervals import Interval, clip, length_ns, longest
+from agentload.evidence.verdicts import conclude, listed, undecided
 from agentload.model import NS, Evidence, RequestRecord, Run, Status, Verdict, worst
-from agentload.verdicts import conclude, listed, undecided
 
 NEARLY_ALL = 0.9
 

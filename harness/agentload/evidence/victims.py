@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentload.fairness import TRANSIT_NS
-from agentload.hidden_queue import waits
-from agentload.history import REFUSALS, LogicalRequest, latencies_ns, requests_of, tenant_names
+from agentload.evidence.fairness import TRANSIT_NS
+from agentload.evidence.hidden_queue import waits
+from agentload.evidence.history import REFUSALS, LogicalRequest, latencies_ns, requests_of, tenant_names
+from agentload.evidence.statistics import enough, percentile
+from agentload.evidence.verdicts import listed, percent_of
 from agentload.model import LedgerEntry, Outcome, RequestRecord, Run
-from agentload.statistics import enough, percentile
-from agentload.verdicts import listed, percent_of
 
 TOLERATED = 0.01
 """Share of requests that may be refused, unanswered or unsent before a comparison is in doubt."""

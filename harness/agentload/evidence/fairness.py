@@ -13,8 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from agentload.hidden_queue import Wait
-from agentload.intervals import Interval, intersect, merge, overlap_count
+from agentload.evidence.hidden_queue import Wait
+from agentload.evidence.intervals import Interval, intersect, merge, overlap_count
 from agentload.model import LedgerEntry
 
 Measure = Literal["tokens", "charged", "requests"]

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import msgspec
 
-from agentload.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
-from agentload.logical import AttemptResult
+from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
+from agentload.client.logical import AttemptResult
+from agentload.client.request_writer import SEQ_BITS, RequestWriter, chat_body, marker_of
+from agentload.client.sse import Event, EventParser
 from agentload.model import Outcome
-from agentload.request_writer import SEQ_BITS, RequestWriter, chat_body, marker_of
-from agentload.sse import Event, EventParser
 from fake_provider.marker import decode_ack
 
 __all__ = ["Ending", "ReplyReader", "RequestWriter", "chat_body", "marker_of", "outcome", "parse_retry_after"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agentload.hidden_queue import calls_by_attempt
+from agentload.evidence.hidden_queue import calls_by_attempt
 from agentload.model import LedgerEntry, Outcome, RequestRecord
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from agentload import faults, gateway_faults
 from agentload.errors import UsageError
 from agentload.model import NS, Fault, Noun, Profile
-from agentload.profile_cross_checks import elements, names_under, tenant_names
+from agentload.profile.cross_checks import elements, names_under, tenant_names
 from agentload.registry import did_you_mean
 from agentload.validation import validate
 from agentload.yaml_positions import Document, Path, shown

@@ -14,7 +14,7 @@ from agentload import arrivals, behaviours, checks, workloads
 from agentload.arrivals import ArrivalProcess
 from agentload.errors import ProfileError
 from agentload.model import ClientShare, Fault, Noun, Phase, Profile, Spec, Tenant
-from agentload.profile_cross_checks import (
+from agentload.profile.cross_checks import (
     MAX_COUNT,
     Demand,
     check_references,
@@ -26,7 +26,7 @@ from agentload.profile_cross_checks import (
     listed,
     numbered,
 )
-from agentload.profile_faults import check_windows, read_faults
+from agentload.profile.fault_entries import check_windows, read_faults
 from agentload.registry import Seam
 from agentload.scheduler.config import GatewayConfig, PoolConfig, TenantConfig, UpstreamLimits
 from agentload.validation import model_named, validate, validate_kind

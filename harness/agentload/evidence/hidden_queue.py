@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agentload.intervals import Interval, Step, overlap_count, value_at
+from agentload.evidence.intervals import Interval, Step, overlap_count, value_at
+from agentload.evidence.statistics import percentile
 from agentload.model import NS, LedgerEntry, Outcome, RequestRecord, Sample
-from agentload.statistics import percentile
 
 FAST_REFUSAL_NS = NS // 4
 """A refusal this quick was never in a queue: the gateway was busy saying no, not holding work."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agentload.history import LogicalRequest, counted_phases, logical_requests
+from agentload.evidence.history import LogicalRequest, counted_phases, logical_requests
 from agentload.model import NS, Outcome, RequestRecord, Run
 
 INVITING = frozenset({429, 503})

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from agentload.checks import Check
+from agentload.evidence.statistics import binomial_tail
 from agentload.model import NS, Evidence, RequestRecord, Status, Verdict
-from agentload.statistics import binomial_tail
 
 MOST_EVIDENCE = 5
 """Worst cases shown with a verdict."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentload.intervals import Interval, clip, merge, subtract
+from agentload.evidence.intervals import Interval, clip, merge, subtract
 from agentload.model import CallEnding, LedgerEntry
 from fake_provider.budget import Bucket
 from fake_provider.config import ProviderConfig

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentload.history import tenant_names
-from agentload.intervals import Interval
+from agentload.evidence.history import tenant_names
+from agentload.evidence.intervals import Interval
 from agentload.model import Run
 
 
