@@ -198,6 +198,7 @@ class Recording:
         self._complete_health(driver, raw)
         self.manifest.unattributed = raw.strangers
         self.manifest.finished = True
+        self.manifest.lines = self.folder.lines()
         self.folder.write_manifest(self.manifest)
 
     def _complete_health(self, driver: LiveDriver, raw: ProviderLedger) -> None:

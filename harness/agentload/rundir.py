@@ -40,6 +40,7 @@ from agentload.storage import (
     DamagedFileError,
     JsonLines,
     StorageError,
+    count_lines,
     read_json,
     read_lines,
     storage_error,
@@ -91,6 +92,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     interrupted: str | None = None
     digest: str | None = None
     """Of every event of a simulated run; None for a live one, which never happens twice."""
+    lines: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """File → lines, counted when the run was finished: a file that was cut or doubled since is found out."""
 
 
 class RunFolderError(UsageError):
@@ -171,8 +174,28 @@ class RunDir:
                 ledger_available=run.ledger_available,
                 interrupted=run.interrupted,
                 digest=run.meta.get("digest"),
+                lines=self.lines(),
             )
         )
+
+    def lines(self) -> dict[str, int]:
+        """How many whole lines each evidence file has, by its name. Raises StorageError."""
+        return {path.name: count_lines(path) for path in self._evidence}
+
+    @property
+    def _evidence(self) -> tuple[Path, ...]:
+        return self.records_path, self.ledger_path, self.samples_path
+
+    def refuse_changed(self, manifest: Manifest) -> None:
+        """Raises DamagedFileError when an evidence file no longer has the lines that were written."""
+        for path in self._evidence:
+            written = manifest.lines.get(path.name)
+            found = count_lines(path) if written is not None else None
+            if found != written:
+                raise DamagedFileError(
+                    f"{path}: holds {found:,} lines, {written:,} were written: it was changed since;"
+                    " restore it, or run again"
+                )
 
 
 def new_folder(name: str, now: datetime, *, out: Path | None = None, reports: Path | None = None) -> Path:
@@ -238,6 +261,7 @@ def load(path: Path) -> Run:
     folder = RunDir(path)
     manifest = read_manifest(path)
     profile = _profile(folder.manifest_path, manifest)
+    folder.refuse_changed(manifest)
     records, torn = read_lines(folder.records_path, RequestRecord)
     ledger, torn_calls = _ledger(folder, profile, manifest)
     recovered = bool(ledger) and not manifest.finished

@@ -22,6 +22,7 @@ from rich.text import Text
 from agentload import judge, simulate
 from agentload.conclusion import exit_code_of
 from agentload.errors import ExitCode
+from agentload.garbage import collect_seldom
 from agentload.interrupts import interruptible
 from agentload.model import Profile, Severity, Status, Verdict, worst
 from agentload.report import facts, terminal, text
@@ -91,7 +92,7 @@ class Sweep:
     def results(self) -> Iterator[SeedResult]:
         """As they come; ends early once `stop` was called."""
         processes = min(PROCESSES, os.cpu_count() or 1, len(self.seeds))
-        with ProcessPoolExecutor(processes, initializer=_leave_interrupts_to_the_parent) as pool:
+        with ProcessPoolExecutor(processes, initializer=_begin) as pool:
             waiting: list[Future[SeedResult]] = [
                 pool.submit(judge_seed, self.chosen, seed, self.mutant) for seed in self.seeds
             ]
@@ -106,8 +107,10 @@ class Sweep:
         self.stopped = True
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _begin() -> None:
+    """A process that simulates begins: interrupts are the parent's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_seldom()
 
 
 def _short(verdict: Verdict) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from agentload.drivers.simulated.latency_log import write_latencies
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.recording import DRIVER, Recording
+from agentload.garbage import collect_seldom
 from agentload.interrupts import interruptible
 from agentload.model import NS, Plan, Profile, Run
 from agentload.report import text
@@ -98,6 +99,7 @@ def parts_of(mutant: str | None) -> Parts | None:
 
 
 def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -> int:
+    collect_seldom()
     recording = Recording(chosen, drawn, parts_of(options.mutant))
     started = datetime.now()
     folder = RunDir.create(chosen.name, started, out=options.out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -16,6 +17,8 @@ import msgspec
 from agentload.errors import AgentloadError, UsageError
 
 T = TypeVar("T")
+BATCH = 1_000
+"""Lines in one write, at most."""
 
 
 class StorageError(AgentloadError):
@@ -29,7 +32,8 @@ class DamagedFileError(UsageError):
 class JsonLines:
     """Appends structs to a file, one JSON object per line; what `extend` has returned from survives a crash.
 
-    Every call is one write to the operating system, so that two batches never interleave.
+    Every thousand lines are one write to the operating system, so that lines never interleave, and a disk
+    that fills up keeps all but the last batch.
     """
 
     def __init__(self, path: Path) -> None:
@@ -47,9 +51,9 @@ class JsonLines:
         self.extend((item,))
 
     def extend(self, items: Iterable[msgspec.Struct]) -> None:
-        """Many lines in one write. Raises StorageError, saying how many lines are safe."""
-        encoded = [self._encoder.encode(item) for item in items]
-        if encoded:
+        """Many lines. Raises StorageError, saying how many lines are safe."""
+        remaining = iter(items)
+        while encoded := [self._encoder.encode(item) for item in islice(remaining, BATCH)]:
             try:
                 _write_all(self._file.fileno(), b"\n".join(encoded) + b"\n")
             except OSError as error:
@@ -115,6 +119,17 @@ def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
         except msgspec.DecodeError as error:
             raise DamagedFileError(f"{path}:{position}: damaged: {error}") from error
     return items, 1 if torn else 0
+
+
+def count_lines(path: Path) -> int:
+    """Whole lines in a file, a torn last one counted as one more. No file: 0. Raises DamagedFileError."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise DamagedFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
 
 def read_json(path: Path, kind: type[T]) -> T:

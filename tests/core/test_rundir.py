@@ -68,6 +68,16 @@ def test_a_torn_last_line_is_skipped_and_counted(tmp_path: Path) -> None:
     assert again.meta["torn_lines"] == 1
 
 
+@pytest.mark.parametrize("name", ["records.jsonl", "ledger.jsonl"])
+@pytest.mark.parametrize("part", [0.0, 0.5, 2.0])
+def test_a_file_that_was_cut_or_doubled_since_is_not_judged(tmp_path: Path, name: str, part: float) -> None:
+    file = saved(tmp_path / "run").path / name
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join((lines * 2)[: round(len(lines) * part)]))
+    with pytest.raises(DamagedFileError, match=f"{name}: holds .* were written: it was changed"):
+        rundir.load(tmp_path / "run")
+
+
 def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(tmp_path: Path) -> None:
     folder = saved(tmp_path / "run")
     lines = folder.ledger_path.read_bytes().split(b"\n")

@@ -15,6 +15,7 @@ import msgspec
 from agentload import judge, simulate
 from agentload.drivers.simulated.invariants import InvariantError
 from agentload.errors import InconclusiveError
+from agentload.garbage import collect_seldom
 from agentload.model import Severity, Status, Verdict
 from agentload.selftest.cases import REFERENCE, Case, load
 
@@ -104,7 +105,7 @@ class Company:
         processes = min(PROCESSES, os.cpu_count() or 1, max(1, len(self.cases)))
         # Spawned, not forked: a fork would copy whatever threads and handlers the parent has by now.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, context, initializer=_leave_interrupts_to_the_parent) as pool:
+        with ProcessPoolExecutor(processes, context, initializer=_begin) as pool:
             running: list[Future[Played]] = [pool.submit(play, case) for case in self.cases]
             try:
                 for future in as_completed(running):
@@ -128,8 +129,10 @@ def _result(future: Future[Played]) -> Played:
         ) from None
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _begin() -> None:
+    """A process that simulates begins: interrupts are the parent's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    collect_seldom()
 
 
 Watcher = Callable[[Played], None]
