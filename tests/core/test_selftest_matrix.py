@@ -178,12 +178,13 @@ def test_a_quick_program_has_few_seeds_no_halves_and_no_run_twice() -> None:
     assert all(case.quick for case in planned.cases)
 
 
-def test_a_full_program_plays_every_mutant_twenty_times_and_twins_everywhere() -> None:
+def test_a_full_program_plays_every_mutant_twenty_times_and_twins_under_every_profile() -> None:
     planned = program((), None, quick=False)
     mine = [c for c in planned.cases if c.subject == NAME and c.scene == OWN and not c.quick]
     assert [case.seed for case in mine] == list(range(1, 21))
     played = {(c.scene, c.seed) for c in planned.cases if c.subject == TWIN}
-    assert len(played) == len(planned.scenes) * 20
+    bundled = {scene for scene in planned.scenes if scene.bundled}
+    assert played == {(scene, seed) for scene in bundled for seed in range(1, 21)}
     assert {c.scene for c in planned.cases if c.subject == REFERENCE} == set(planned.scenes)
     assert any(c.subject == f"{NAME}@half" for c in planned.cases)
 

@@ -95,9 +95,9 @@ class Program(msgspec.Struct, frozen=True):
 def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     """The runs, the telling ones first, so that what an interruption leaves is worth most.
 
-    Each mutant under its own load for every seed, and under all loads for one (`quick`: under the bundled
-    ones, but for the crowded, which take longest); the reference and its twins under all loads for every seed
-    (`quick`: the twins under the bundled ones, for one seed); weaker mutants for a few seeds (`quick`: none).
+    Each mutant under its own load for every seed, and under the bundled ones for one (`quick`: but for the
+    crowded, which take longest); the reference under all loads for every seed, its twins under the bundled
+    ones (`quick`: for one seed); weaker mutants for a few seeds (`quick`: none).
     With `names`, only those, the reference only where they are, and no twins but those named.
     """
     subjects = Subjects.named(names)
@@ -106,7 +106,8 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     everywhere = list(dict.fromkeys([*bundled, *own.values()]))
     scenes = everywhere if not names else list(dict.fromkeys(own.values())) or everywhere
     chosen = list(range(1, (seeds or (QUICK_SEEDS if quick else SEEDS)) + 1))
-    twin_seeds, twin_scenes = (chosen[:1], bundled) if quick and not names else (chosen, scenes)
+    twin_seeds = chosen[:1] if quick and not names else chosen
+    twin_scenes = scenes if names else bundled
     cases = [Case(name, own[name], seed, quick) for seed in chosen for name in subjects.mutants]
     cases += [Case(REFERENCE, scene, seed, quick) for seed in chosen for scene in scenes]
     cases += [
@@ -115,7 +116,7 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
         for name in subjects.twins
         for scene in twin_scenes
     ]
-    others = [one for one in bundled if not _is_crowded(one)] if quick else everywhere
+    others = [one for one in bundled if not _is_crowded(one)] if quick else bundled
     cases += _elsewhere(subjects.mutants, others, own)
     if not quick:
         cases += _weaker(subjects.mutants, own, chosen[:HALF_SEEDS])
