@@ -25,6 +25,8 @@ PURE_MODULES = (
     "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle", "gateway/core",
     "gateway/envelope", "gateway/answers", "gateway/usage", "gateway/protocol", "gateway/failures",
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
+    "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
+    "gateway/jobs/settings", "gateway/jobs/stores/memory",
 )  # fmt: skip
 PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}
