@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from agentload import agree, judge, profile, rundir, seed_sweep, simulate
+from agentload.drivers.simulated.network import Timing
 from agentload.errors import ExitCode, UsageError
 from agentload.measure import Recorder
 from agentload.model import Run, Status
@@ -144,9 +145,18 @@ def test_what_differs_by_more_than_its_tolerance_is_named() -> None:
         else r
         for r in run.records
     ]
-    apart = [row.metric for row in agree.compare(run) if not row.agrees]
+    apart = [row.metric for row in agree.compare(run) if not row.agrees and not row.explained]
     assert {"search: p50", "search: p95"} <= set(apart)
     assert not any(metric.startswith("assistant") for metric in apart)
+
+
+def test_what_differs_by_chance_is_explained() -> None:
+    """A storm over a slower network: clients that come back make another story of the same plan."""
+    storm = profile.quick(profile.load(profile.find("retry-storm"), []))
+    slower = Timing(one_way_ns=agree.ONE_WAY_US[-1] * 1_000)
+    rows = agree.compare(simulate.simulate(storm, 2, timing=slower))
+    assert [row.metric for row in rows if row.explained], "the network's speed makes a difference"
+    assert not [row.metric for row in rows if not row.agrees and not row.explained]
 
 
 def test_a_verdict_that_differs_never_agrees() -> None:
@@ -155,6 +165,7 @@ def test_a_verdict_that_differs_never_agrees() -> None:
     rows = {row.metric: row for row in agree.compare(run)}
     assert rows["verdict status-codes"].live.startswith(Status.FAILED)
     assert not rows["verdict status-codes"].agrees
+    assert not rows["verdict status-codes"].explained
     assert rows["verdict own-answer"].agrees
 
 
