@@ -39,6 +39,12 @@ def test_outermost_and_nested_keys() -> None:
     assert changed("gateway.pools.shared.slots=3").gateway.pools["shared"].slots == 3
 
 
+def test_what_a_profile_says_of_a_tenant_stays_when_the_gateway_is_told_more_of_it() -> None:
+    told = changed("tenants.flood.weight=3", "gateway.tenants.flood={slots: 2}").gateway.tenants["flood"]
+    assert (told.weight, told.service_class, told.slots) == (3, "standard", 2)
+    assert changed("gateway.tenants.flood.weight=5").gateway.tenants["flood"].weight == 5
+
+
 def test_list_elements_go_by_name_or_index() -> None:
     rate = "arrivals.rate=9.5"
     for setting in (f"tenants.quiet.{rate}", f"tenants.0.{rate}"):

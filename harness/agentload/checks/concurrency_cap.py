@@ -31,7 +31,8 @@ class ConcurrencyCap(Check):
     total: int | None = Field(default=None, ge=1)
     """By default the slots of all pools of the profile's gateway."""
     per_tenant: int | None = Field(default=None, ge=1)
-    """By default the pools' `tenant_slots` where the profile sets them; else tenants are not looked at."""
+    """By default the tenants' own `slots`, or the pools' `tenant_slots`, where the profile sets them; else
+    tenants are not looked at."""
     cancel_grace_ms: float = Field(default=100.0, ge=0)
 
     def judge(self, run: Run) -> Verdict:
@@ -75,7 +76,8 @@ class ConcurrencyCap(Check):
             cap = self.per_tenant or pool.tenant_slots
             if cap is not None:
                 caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
-        return caps
+        own = {name: one.slots for name, one in of.gateway.tenants.items() if one.slots is not None}
+        return caps if self.per_tenant else caps | own
 
     def _peak(self, who: str, calls: Iterable[LedgerEntry], cap: int) -> _Peak:
         at_ns, count = max(

@@ -125,7 +125,8 @@ class WorkConserving(Check):
         for pool in of.gateway.pools.values():
             cap = self.tenant_slots or pool.tenant_slots or (pool.slots + 1) // 2
             caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
-        return caps
+        own = {name: one.slots for name, one in of.gateway.tenants.items() if one.slots is not None}
+        return caps if self.tenant_slots else caps | own
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:

@@ -273,10 +273,20 @@ def _gateway(top: _Top, tenants: Sequence[Tenant], document: Document) -> Gatewa
     return top.gateway.model_copy(
         update={
             "upstream": UpstreamLimits.model_validate({**from_provider, **upstream}),
-            "tenants": {**contracts, **top.gateway.tenants},
+            "tenants": {
+                **contracts,
+                **{n: _merged(contracts.get(n), t) for n, t in top.gateway.tenants.items()},
+            },
             "pools": _pools(top, document),
         }
     )
+
+
+def _merged(contract: TenantConfig | None, written: TenantConfig) -> TenantConfig:
+    """What the profile says of a tenant, but for what is written below `gateway.tenants`."""
+    if contract is None:
+        return written
+    return contract.model_copy(update={key: getattr(written, key) for key in written.model_fields_set})
 
 
 def _pools(top: _Top, document: Document) -> dict[str, PoolConfig]:

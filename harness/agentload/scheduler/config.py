@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 class _Section(BaseModel):
@@ -17,6 +17,16 @@ class WhenFull(StrEnum):
 
     REJECT = "reject"
     DEFER = "defer"
+
+
+def _all_or_nothing(value: object) -> object:
+    """true: all of it, false: nothing."""
+    return float(value) if isinstance(value, bool) else value
+
+
+def _any_or_nothing(value: object) -> object:
+    """true: no limit, false: nothing."""
+    return (None if value else 0.0) if isinstance(value, bool) else value
 
 
 class ClassConfig(_Section):
@@ -37,8 +47,14 @@ class ClassConfig(_Section):
     """Bytes of request bodies waiting, at most."""
     max_wait_s: float = Field(default=30.0, gt=0)
     """Queue age, at most: a request that waited so long is answered 504."""
-    lendable: bool = True
-    borrows: bool = True
+    lendable: Annotated[float, BeforeValidator(_all_or_nothing)] = Field(default=1.0, ge=0, le=1)
+    """Share of its nominal capacity that others may borrow while it has no use for it; true: all, false:
+    none. `min_units` is never lent. Kubernetes APF calls it lendablePercent (KEP-1040)."""
+    borrows: Annotated[float | None, BeforeValidator(_any_or_nothing)] = Field(
+        default=None, ge=0, allow_inf_nan=False
+    )
+    """How far beyond its nominal capacity it may go, as a share of that: 0.5 is half as much again; true (or
+    None): as far as there is room, false: not at all. APF's borrowingLimitPercent."""
 
 
 class PoolConfig(_Section):
@@ -49,6 +65,9 @@ class PoolConfig(_Section):
     """Calls in flight, at most."""
     tenant_slots: int | None = Field(default=None, ge=1)
     """Calls in flight of one tenant, at most. None: half the slots, at least 1 (see DESIGN on long calls)."""
+    headroom: float = Field(default=0.0, ge=0, lt=1)
+    """Share of units and slots that stays free for a class that has less than its nominal share of the rest:
+    its burst starts at once, and does not wait for the calls of borrowers to end."""
     gather_after_s: float = Field(default=1.0, ge=0)
     """A job too wide for the free units is passed by others for so long; then units are kept for it."""
     lease_s: float = Field(default=600.0, gt=0)
@@ -94,6 +113,8 @@ class TenantConfig(_Section):
 
     service_class: str = Field(default="standard", alias="class")
     weight: float = Field(default=1.0, gt=0)
+    slots: int | None = Field(default=None, ge=1)
+    """Calls in flight, at most, in each pool. None: the pool's `tenant_slots`."""
     key_env: str | None = None
     """Environment variable that holds the tenant's bearer key. None: the tenant is named by `X-Tenant`."""
 

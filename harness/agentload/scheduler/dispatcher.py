@@ -37,8 +37,9 @@ class Dispatcher:
         self._v = 0.0
         """Virtual time among classes: the largest tag that has been picked."""
         widest = config.estimation.max_reservation_units
+        own_caps = {name: one.slots for name, one in config.tenants.items() if one.slots is not None}
         for name, pool_config in config.pools.items():
-            pool = Pool(name, pool_config)
+            pool = Pool(name, pool_config, own_caps)
             classes = [
                 ServiceClass(class_name, class_config, pool, policy(config.max_tenants), widest)
                 for class_name, class_config in pool_config.classes.items()
@@ -52,9 +53,9 @@ class Dispatcher:
 
     def enqueue(self, ticket: Ticket) -> None:
         """The ticket joins its class's queue."""
-        cls = ticket.service_class
-        if cls.capped and cls.pool.in_flight(ticket.request.tenant) >= cls.pool.tenant_slots:
-            cls.queue.block(ticket.request.tenant)
+        cls, tenant = ticket.service_class, ticket.lane.tenant
+        if cls.capped and cls.pool.in_flight(tenant) >= cls.pool.cap(tenant):
+            cls.queue.block(tenant)
         cls.queue.push(ticket)
         if ticket.width <= cls.nothing_within:
             cls.nothing_within = -1
@@ -150,7 +151,7 @@ class Dispatcher:
     def start(self, now_ns: int, ticket: Ticket) -> None:
         """Take everything for the ticket: its turn, a slot, its units, and the provider's tokens."""
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
-        tenant = ticket.request.tenant
+        tenant = ticket.lane.tenant
         self._stop_gathering(ticket)
         cls.queue.start(ticket)
         cls.nothing_within = -1
@@ -161,7 +162,7 @@ class Dispatcher:
         self.limits.take(now_ns, ticket.provider_tokens)
         ticket.state = State.RUNNING
         ticket.started_ns = now_ns
-        if pool.take(share, tenant, ticket.width) >= pool.tenant_slots and cls.capped:
+        if pool.take(share, tenant, ticket.width) >= pool.cap(tenant) and cls.capped:
             for other in self._classes_of[pool.name]:
                 other.queue.block(tenant)
 
@@ -176,14 +177,14 @@ class Dispatcher:
     def finish(self, ticket: Ticket, work: int) -> None:
         """The running ticket ended and cost `work` micro-units: settle, and give back slot and units."""
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
-        tenant = ticket.request.tenant
+        tenant = ticket.lane.tenant
         ticket.state = State.GONE
         # Where virtual time stands matters only to a refund of what was charged before a lift.
         now_v = self._class_v() if ticket.class_epoch != share.epoch else 0.0
         share.charge(work - ticket.charged, ticket.class_epoch, now_v)
         cls.queue.settle(ticket, work)
         # Just below the cap: a tenant's lanes are blocked while it is at its cap, and only then.
-        if pool.release(share, tenant, ticket.width) == pool.tenant_slots - 1 and cls.capped:
+        if pool.release(share, tenant, ticket.width) == pool.cap(tenant) - 1 and cls.capped:
             for other in self._classes_of[pool.name]:
                 other.queue.unblock(tenant)
                 other.nothing_within = -1

@@ -30,8 +30,8 @@ class Forecast:
         part = _part(cls, self._of_pool[cls.name])
         wait_ns = (calls_ahead + 1) * _pool_interval_ns(cls, service_ns, part)
         if ticket.lane.blocked:
-            # A tenant at its cap is served `tenant_slots` at a time, whatever else is free.
-            wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.tenant_slots * service_ns)
+            # A tenant at its cap is served so many at a time, whatever else is free.
+            wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.cap(ticket.lane.tenant) * service_ns)
         return max(round(wait_ns), self._provider_wait_ns(now_ns, ticket, calls_ahead, part))
 
     def interval_ns(self, cls: ServiceClass) -> int:
@@ -46,7 +46,7 @@ class Forecast:
         """Time between two starts of the tenant's calls while it has work waiting."""
         by_weight = self.interval_ns(cls) / cls.queue.part(lane)
         service_ns = cls.service.moving.mean or _GUESS_NS
-        by_cap = service_ns / cls.pool.tenant_slots if cls.capped else 0.0
+        by_cap = service_ns / cls.pool.cap(lane.tenant) if cls.capped else 0.0
         return max(1, round(max(by_weight, by_cap)))
 
     def _provider_wait_ns(self, now_ns: int, ticket: Ticket, calls_ahead: float, part: float) -> int:
@@ -64,8 +64,8 @@ class Forecast:
 
 def _pool_interval_ns(cls: ServiceClass, service_ns: float, part: float) -> float:
     """By slots or by units, whichever is scarcer, at the class's part of the pool."""
-    if not cls.share.borrows:
-        part = min(part, cls.share.nominal)
+    if cls.share.limit is not None:
+        part = min(part, cls.share.limit)
     return service_ns / part * max(1 / cls.pool.slots, cls.work.mean / cls.pool.capacity)
 
 

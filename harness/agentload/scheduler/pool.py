@@ -3,16 +3,23 @@
 Three rules. What a class is short of its floor is kept free of everybody else, so a class below its floor
 never waits for others. Up to its nominal share a class comes before those that borrow, so what was lent comes
 back as work ends; calls are not preempted, so it takes as long as the borrowers' calls in service. Beyond
-that, idle capacity is lent to whoever may borrow.
+that, idle capacity is lent to whoever may borrow, as far as its limit goes.
+
+In the words of Kubernetes APF (KEP-1040): the floor is MinCL = nominal - lendable, or min_units where that is
+more, and the limit is MaxCL = nominal + borrowing. APF sets limits anew every ten seconds; here every call
+that ends gives its place to whoever is due it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
 from agentload.errors import UsageError
 from agentload.scheduler.config import ClassConfig, PoolConfig
 from agentload.scheduler.lease import Leases
+from agentload.scheduler.scale_out import ScaleOut
 from agentload.scheduler.virtual_time import Flow
 from agentload.scheduler.work import UNIT, WorkEstimate
 
@@ -39,35 +46,48 @@ class ClassShare(Flow):
     """One class's part of its pool, and its place among all classes in virtual time."""
 
     __slots__ = (
-        "borrows",
+        "bounded",
         "contending",
         "floor_slots",
         "floor_units",
+        "limit",
+        "limit_slots",
+        "limit_units",
         "name",
         "nominal",
         "nominal_slots",
         "nominal_units",
         "slots_used",
+        "steady_slots",
+        "steady_units",
         "units_used",
         "unmet_slots",
         "unmet_units",
     )
 
     def __init__(self, name: str, config: ClassConfig, pool: PoolConfig, nominal: float) -> None:
-        floor_share = config.min_units / pool.capacity_units
-        if not config.lendable:
-            floor_share = max(floor_share, nominal)
+        floor_share = max(config.min_units / pool.capacity_units, nominal * (1 - config.lendable))
         # Classes of different pools meet at the provider, each with the weight of the capacity it is due.
         super().__init__(weight=max(nominal, floor_share) * pool.capacity_units)
         self.name = name
-        self.borrows = config.borrows
         self.nominal = max(nominal, floor_share)
         """Share of the pool, 0..1, that it may use before those that borrow."""
         self.nominal_units = round(self.nominal * pool.capacity_units * UNIT)
-        self.nominal_slots = max(1, int(self.nominal * pool.slots))
+        self.nominal_slots = self.nominal * pool.slots
+        """Not rounded: with a fraction of a slot left of its share, a class does not borrow yet."""
+        self.limit = None if config.borrows is None else self.nominal * (1 + config.borrows)
+        """Share of the pool that it may use at most; None: all that is there."""
+        self.limit_units = round((self.limit or 0.0) * pool.capacity_units * UNIT)
+        self.limit_slots = max(1, int((self.limit or 0.0) * pool.slots))
         self.floor_units = round(floor_share * pool.capacity_units * UNIT)
         # Rounded down: a fraction of a slot kept free would keep a whole one from everybody.
         self.floor_slots = int(floor_share * pool.slots)
+        steady = max(floor_share, self.nominal * (1 - pool.headroom))
+        self.steady_units = round(steady * pool.capacity_units * UNIT)
+        """With so much in use it leaves the pool's headroom to others."""
+        self.steady_slots = max(1, int(steady * pool.slots))
+        self.bounded = self.limit is not None or pool.headroom > 0
+        """There is more to respect than the pool's capacity and the others' floors."""
         self.units_used = 0
         self.slots_used = 0
         self.unmet_units = self.floor_units
@@ -91,14 +111,18 @@ class ClassShare(Flow):
 class Pool:
     """Units and slots in use, by class and tenant. Micro-units throughout."""
 
-    def __init__(self, name: str, config: PoolConfig) -> None:
-        """Raises UsageError when the classes' floors do not fit into the pool."""
+    def __init__(self, name: str, config: PoolConfig, tenant_caps: Mapping[str, int] | None = None) -> None:
+        """`tenant_caps`: tenants with a cap of their own instead of the pool's `tenant_slots`.
+
+        Raises UsageError when the classes' floors do not fit into the pool.
+        """
         self.name = name
         self.capacity = round(config.capacity_units * UNIT)
         self.slots = config.slots
         self.tenant_slots = config.tenant_slots or (config.slots + 1) // 2
         """Calls of one tenant in flight, at most: half the slots by default, rounded up."""
-        self.caps_tenants = self.tenant_slots < self.slots
+        self._own_caps = tenant_caps or {}
+        self.caps_tenants = min(self.tenant_slots, *self._own_caps.values(), self.slots) < self.slots
         """False when the slots run out before a tenant could reach its cap."""
         self.leases = Leases(round(config.lease_s * 1e9))
         """By request id: who holds something of the pool."""
@@ -118,6 +142,10 @@ class Pool:
         self.slots_used = 0
         self.slots_free = config.slots
         """Slots that nobody holds; some may be kept for classes below their floor."""
+        self.headroom_units = round(config.headroom * config.capacity_units * UNIT)
+        self.headroom_slots = min(round(config.headroom * config.slots), config.slots - 1)
+        self.scale_out = ScaleOut()
+        """Whether refusals happen only for want of this pool's capacity."""
         self._unmet_units = sum(share.unmet_units for share in self.shares.values())
         self._unmet_slots = sum(share.unmet_slots for share in self.shares.values())
         self._in_flight: dict[str, int] = {}
@@ -127,18 +155,35 @@ class Pool:
         if self.slots_free <= self._unmet_slots - share.unmet_slots:
             return -1
         room = self.capacity - self.units_used - self._unmet_units + share.unmet_units
-        return room if share.borrows else min(room, self._left_of_own(share))
+        return self._bounded(share, room) if share.bounded else room
 
-    def _left_of_own(self, share: ClassShare) -> int:
-        """What a class that may not borrow has left of its share."""
-        if share.slots_used >= share.nominal_slots:
+    def _bounded(self, share: ClassShare, room: int) -> int:
+        """What of the room lies within the class's limit, and is not headroom that it has to leave free."""
+        if share.slots_used >= share.steady_slots or share.units_used >= share.steady_units:
+            if self.slots_free <= self.headroom_slots:
+                return -1
+            room = min(room, max(0, self.capacity - self.headroom_units - self.units_used))
+        return room if share.limit is None else min(room, self._left_of_limit(share))
+
+    def _left_of_limit(self, share: ClassShare) -> int:
+        """What a class has left of what it may use at most."""
+        if share.slots_used >= share.limit_slots:
             return -1
-        # With nothing in flight it may take more: a job wider than its share would never run otherwise.
-        return share.nominal_units - share.units_used if share.units_used else self.capacity
+        # With nothing in flight it may take more: a job wider than its limit would never run otherwise.
+        return share.limit_units - share.units_used if share.units_used else self.capacity
 
     def free_for(self, share: ClassShare) -> int:
         """Micro-units that are free and not kept for other classes."""
         return self.capacity - self.units_used - self._unmet_units + share.unmet_units
+
+    def kept_slots(self, share: ClassShare) -> int:
+        """Slots that are kept free of one more call of the class, for other classes or as headroom."""
+        kept = self._unmet_slots - share.unmet_slots
+        return max(kept, self.headroom_slots) if share.slots_used >= share.steady_slots else kept
+
+    def cap(self, tenant: str) -> int:
+        """Calls of the tenant in flight, at most."""
+        return self._own_caps.get(tenant, self.tenant_slots) if self._own_caps else self.tenant_slots
 
     def widest(self, share: ClassShare) -> int:
         """Micro-units that the class can ever take for one job."""
@@ -147,11 +192,11 @@ class Pool:
 
     def over_nominal(self, share: ClassShare) -> bool:
         """Whether the class uses its nominal share of slots or units already: one more call would borrow."""
-        return share.slots_used >= share.nominal * self.slots or share.units_used >= share.nominal_units
+        return share.slots_used >= share.nominal_slots or share.units_used >= share.nominal_units
 
     def borrowing(self, share: ClassShare) -> bool:
         """Whether the class uses more than its nominal share."""
-        return share.slots_used > share.nominal * self.slots or share.units_used > share.nominal_units
+        return share.slots_used > share.nominal_slots or share.units_used > share.nominal_units
 
     def in_flight(self, tenant: str) -> int:
         """The tenant's calls in flight in this pool."""

@@ -9,6 +9,7 @@ from agentload.scheduler.forecast import Forecast
 from agentload.scheduler.limits import NS, ProviderLimits
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.retry_after import RetryAdvice, VirtualQueue
+from agentload.scheduler.scale_out import BOUNDS
 from agentload.scheduler.tenants import TenantLane
 from agentload.scheduler.work import Request
 
@@ -44,6 +45,8 @@ class Refusals:
     ) -> Refused:
         """It may come back when there is a place: in its class's queue or, when its tenant's lane was full,
         in that; where both are full, the later of the two counts."""
+        if reason in BOUNDS and (lane is None or not lane.blocked):
+            cls.pool.scale_out.refused(now_ns, cls, self._limits)
         due_ns = 0
         tenant_full = reason is Reason.TENANT_QUEUE_FULL and lane is not None
         if lane is not None and tenant_full:

@@ -49,6 +49,8 @@ class ClassSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     reserved_units: float
     floor_units: float
     nominal_units: float
+    limit_units: float | None
+    """What it may use at most, its nominal share and what it may borrow; None: whatever is there."""
     borrowing: bool
     """It uses more than its nominal share."""
 
@@ -67,6 +69,13 @@ class PoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     reserved_units: float
     slots: int
     reserved_slots: int
+    headroom_slots: int
+    """Kept free for classes below their nominal share of the rest."""
+    scale_out: bool
+    """More slots or units would help: in the last minute somebody was refused for want of them while the
+    provider would have taken more."""
+    scale_out_because: str
+    """Who, and for want of what; empty when it would not."""
 
 
 class ProviderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +121,7 @@ def take_snapshot(
         classes=classes,
         tenants=_tenants(dispatcher, tenants) if tenants else {},
         tenants_held=sum(len(cls.queue.lanes) for cls in dispatcher.classes.values()),
-        pools={pool.name: _pool(pool) for pool in dispatcher.pools},
+        pools={pool.name: _pool(now_ns, pool) for pool in dispatcher.pools},
         provider=_provider(now_ns, dispatcher.limits),
         counters=msgspec.structs.replace(counters, refused_by=dict(counters.refused_by)),
     )
@@ -131,6 +140,7 @@ def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
         reserved_units=share.units_used / UNIT,
         floor_units=share.floor_units / UNIT,
         nominal_units=share.nominal_units / UNIT,
+        limit_units=None if share.limit is None else share.limit_units / UNIT,
         borrowing=cls.pool.borrowing(share),
     )
 
@@ -147,12 +157,16 @@ def _tenants(dispatcher: Dispatcher, most: int) -> dict[str, TenantSnapshot]:
     return {name: TenantSnapshot(waiting=waiting[name], running=running[name]) for name in heaviest}
 
 
-def _pool(pool: Pool) -> PoolSnapshot:
+def _pool(now_ns: int, pool: Pool) -> PoolSnapshot:
+    advice = pool.scale_out.advice(now_ns)
     return PoolSnapshot(
         capacity_units=pool.capacity / UNIT,
         reserved_units=pool.units_used / UNIT,
         slots=pool.slots,
         reserved_slots=pool.slots_used,
+        headroom_slots=pool.headroom_slots,
+        scale_out=advice is not None,
+        scale_out_because=advice or "",
     )
 
 
