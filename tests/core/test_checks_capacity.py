@@ -175,6 +175,30 @@ def test_a_load_that_fits_proves_nothing() -> None:
     assert OverloadGoodput(phases=("overload",), capacity="busy").judge(run).status is FAILED
 
 
+def test_closed_loops_offer_as_much_as_their_users_want_at_once() -> None:
+    """Three users at a time, each waiting 200 ms for a call of 100 ms: one slot, three are wanted."""
+    build = RunBuilder(profile(phases={"overload": 10.0}, provider=ProviderConfig(slots=1)))
+    for k in range(100):
+        build.answered("a", 100 * k, wait_ms=200, service_ms=100)
+    verdict = OverloadGoodput().judge(build.run())
+    assert verdict.details["phases"]["overload"]["offered_multiple"] == pytest.approx(3.0, rel=0.02)
+    assert verdict.status is PASSED
+
+
+def test_an_open_loop_that_is_kept_waiting_offers_no_more_for_that() -> None:
+    build = RunBuilder(
+        profile(phases={"overload": 10.0}, tenants={"a": 1.0}, provider=ProviderConfig(slots=1))
+    )
+    for k in range(50):
+        build.answered("a", 200 * k, wait_ms=1_000, service_ms=100)
+    run = build.run()
+    tenant = run.profile.tenants[0].model_copy(update={"users": None, "arrivals": Spec(kind="uniform")})
+    run.profile = run.profile.model_copy(update={"tenants": (tenant,)})
+    assert OverloadGoodput().judge(run).details["phases"]["overload"]["offered_multiple"] == pytest.approx(
+        0.5
+    )
+
+
 def test_a_provider_without_limits_has_no_capacity_to_compare_with() -> None:
     assert OverloadGoodput().judge(overloaded(provider=ProviderConfig(), wasted=0)).status is INCONCLUSIVE
 

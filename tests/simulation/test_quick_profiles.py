@@ -8,7 +8,15 @@ from agentload import judge, profile
 from agentload.model import Severity, Status
 from agentload.simulate import simulate
 
-NAMES = ("herd", "long-jobs", "overload", "retry-storm", "tenant-churn")
+NAMES = (
+    "disconnects",
+    "herd",
+    "long-jobs",
+    "overload",
+    "retry-storm",
+    "tenant-churn",
+    "worker-sweep",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.evidence.history import counted_phases
+from agentload.evidence.history import counted_phases, logical_requests
 from agentload.evidence.intervals import Interval, clip, length_ns
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
@@ -30,6 +30,8 @@ class OverloadGoodput(Check):
     what was cut or tried again, is not. Capacity is what binds at the provider, its slots (counted in
     slot-time) or its token limit (in charged tokens), whichever is used more; or, with `capacity: busy`, the
     slot-time that its calls really took, where the provider is not meant to be full: then only waste counts.
+    Offered is what open loops send; a closed loop sends less when it gets less, so that what counts of it is
+    how many of its users want something, against as many calls at once as the capacity allows.
     (What the token bucket held at the beginning comes on top: a gateway that keeps some of the limit back
     never gets all of that.) A gateway that collapses at ten times the load may look well at two.
     """
@@ -94,9 +96,9 @@ class OverloadGoodput(Check):
         calls = [c for c in run.ledger if c.started_ns is not None and _touches(c, window)]
         if not enough(sum(call.ending is CallEnding.COMPLETED for call in calls), 50):
             return None
-        wanted = len({r.seq for r in run.records if r.phase == phase and r.outcome is not Outcome.UNSENT})
+        demand = _Demand.of(run, phase, window)
         loads = [
-            _Load.of(resource, phase, window, calls, useful, wanted)
+            _Load.of(resource, phase, window, calls, useful, demand)
             for resource in self._resources(run, window)
         ]
         return max(loads, key=lambda load: load.used, default=None)
@@ -151,6 +153,35 @@ class _Resource(msgspec.Struct, frozen=True):
         return (call.ended_ns - call.started_ns) / NS
 
 
+class _Demand(msgspec.Struct, frozen=True):
+    """What was wanted in one phase."""
+
+    requests: int
+    """Logical requests."""
+    of_open_loops: int
+    users: float
+    """Users of closed loops who wanted something, on average: from when it was due until it ended."""
+
+    @classmethod
+    def of(cls, run: Run, phase: str, window: Interval) -> _Demand:
+        closed = {tenant.name for tenant in run.profile.tenants if tenant.users is not None}
+        sent = [record for record in run.records if record.outcome is not Outcome.UNSENT]
+        mine = {record.seq: record.tenant for record in sent if record.phase == phase}
+        wanting = [
+            (one.first.first_due_ns, one.last.ended_ns)
+            for one in logical_requests(record for record in sent if record.tenant in closed)
+        ]
+        return cls(
+            requests=len(mine),
+            of_open_loops=sum(tenant not in closed for tenant in mine.values()),
+            users=length_ns(clip(wanting, window)) / (window[1] - window[0]),
+        )
+
+    def multiple(self, calls: float, at_once: float) -> float:
+        """Of a capacity of so many calls in the phase, so many of them at once."""
+        return max(self.requests / calls, self.of_open_loops / calls + self.users / at_once)
+
+
 class _Load(msgspec.Struct, frozen=True):
     """One phase, in the unit of what bound it."""
 
@@ -176,13 +207,14 @@ class _Load(msgspec.Struct, frozen=True):
         window: Interval,
         calls: Sequence[LedgerEntry],
         useful: set[int],
-        wanted: int,
+        demand: _Demand,
     ) -> _Load:
         taken = sum(resource.amount(call, window) for call in calls)
         gained = sum(resource.amount(call, window) for call in calls if call.call in useful)
         capacity = taken if resource.capacity is None else resource.capacity
         whole = [call for call in calls if call.ending is CallEnding.COMPLETED]
-        mean_cost = sum(resource.cost(call) for call in whole) / len(whole)
+        fitting = capacity * len(whole) / sum(resource.cost(call) for call in whole)
+        at_once = fitting * sum(map(_service_ns, whole)) / len(whole) / (window[1] - window[0])
         return cls(
             phase=phase,
             window=window,
@@ -191,7 +223,7 @@ class _Load(msgspec.Struct, frozen=True):
             capacity=capacity,
             used=taken / capacity if capacity else 0.0,
             useful=gained,
-            multiple=round(wanted * mean_cost / capacity, DIGITS) if capacity else 0.0,
+            multiple=round(demand.multiple(fitting, at_once), DIGITS) if fitting and at_once else 0.0,
             calls=len(calls),
             wasted=sum(call.call not in useful for call in calls),
         )
@@ -222,6 +254,10 @@ def _useful(run: Run) -> set[int]:
         for call in run.ledger
         if call.ending is CallEnding.COMPLETED and (call.seq, call.attempt) in answered
     }
+
+
+def _service_ns(call: LedgerEntry) -> int:
+    return (call.ended_ns or call.arrived_ns) - (call.started_ns or call.arrived_ns)
 
 
 def _touches(call: LedgerEntry, window: Interval) -> bool:
