@@ -217,8 +217,7 @@ class Admission:
     def _refused_a_place(self, now_ns: int, request: Request) -> Refused | None:
         """Starts it, lets it wait, or says why not."""
         cls = self._classes[request.service_class]
-        contract = self._config.tenants.get(request.tenant)
-        lane = cls.queue.lane(request.tenant, 1.0 if contract is None else contract.weight)
+        lane = cls.lane(request.tenant, self._config.tenants.get(request.tenant))
         if lane is None:
             return self._refusals.for_now(now_ns, request, Reason.TOO_MANY_TENANTS, cls)
         ticket = self._ticket(now_ns, request, cls, lane)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentload.scheduler.config import ClassConfig
+from agentload.scheduler.config import ClassConfig, TenantConfig
 from agentload.scheduler.estimate import MovingMean, ServiceTime
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.pool import Pool
@@ -36,7 +36,9 @@ class ServiceClass:
         self.max_units = None if config.max_queue_units is None else round(config.max_queue_units * UNIT)
         self.max_bytes = config.max_queue_bytes
         self.tenant_max_requests = (
-            max(1, config.max_queue // 2) if config.tenant_max_queue is None else config.tenant_max_queue
+            max(1, config.max_queue // (2 * pool.lanes_each))
+            if config.tenant_max_queue is None
+            else config.tenant_max_queue
         )
         self.widest = min(round(widest_units * UNIT), pool.widest(self.share))
         """Micro-units of the widest job that it may ever have."""
@@ -47,6 +49,14 @@ class ServiceClass:
         """Micro-units of a call, as settled."""
         self.tokens = MovingMean(_RECENT)
         """Tokens that the provider charged for a call."""
+
+    def lane(self, tenant: str, contract: TenantConfig | None) -> TenantLane | None:
+        """Where the tenant's next request waits; None when there are too many tenants and none is idle."""
+        weight = 1.0 if contract is None else contract.weight
+        shards = self.pool.shards
+        if shards is None or (contract is not None and (weight != 1.0 or contract.slots is not None)):
+            return self.queue.lane(tenant, weight)
+        return self.queue.lane(shards.choose(tenant, self.queue.lanes), 1.0)
 
     def served(self, now_ns: int, ticket: Ticket, work: int) -> None:
         """Learn from a call that was answered whole."""

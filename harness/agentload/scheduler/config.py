@@ -40,7 +40,8 @@ class ClassConfig(_Section):
     """Requests waiting, at most."""
     response_when_full: WhenFull = WhenFull.REJECT
     tenant_max_queue: int | None = Field(default=None, ge=0)
-    """Requests of one tenant waiting, at most. None: half of max_queue (at least 1)."""
+    """Requests of one tenant waiting, at most. None: half of max_queue (at least 1). With `shuffle_shards` it
+    counts for one queue, and None is half of max_queue over the hand."""
     max_queue_units: float | None = Field(default=None, gt=0)
     """Work units waiting, at most. None: no bound beside max_queue."""
     max_queue_bytes: int = Field(default=64 * 2**20, gt=0)
@@ -57,6 +58,23 @@ class ClassConfig(_Section):
     None): as far as there is room, false: not at all. APF's borrowingLimitPercent."""
 
 
+class ShuffleConfig(_Section):
+    """Queues that tenants are dealt, instead of one for each: see `agentload.scheduler.shards`."""
+
+    queues: int = Field(default=128, ge=1, le=100_000)
+    """In each class."""
+    hand: int = Field(default=6, ge=1, le=16)
+    """Queues that one tenant may use."""
+    seed: int = Field(default=0, ge=0, lt=2**64)
+    """Of the hands. Keep it to yourself: who knows it can make up names that meet a victim in its queues."""
+
+    @model_validator(mode="after")
+    def _hand_fits(self) -> Self:
+        if self.hand > self.queues:
+            raise ValueError(f"a hand of {self.hand} cannot be dealt from {self.queues} queues")
+        return self
+
+
 class PoolConfig(_Section):
     """Capacity that a set of classes shares."""
 
@@ -64,10 +82,14 @@ class PoolConfig(_Section):
     slots: int = Field(default=16, ge=1)
     """Calls in flight, at most."""
     tenant_slots: int | None = Field(default=None, ge=1)
-    """Calls in flight of one tenant, at most. None: half the slots, at least 1 (see DESIGN on long calls)."""
+    """Calls in flight of one tenant, at most. None: half the slots, at least 1 (see DESIGN on long calls).
+    With `shuffle_shards` it counts for one queue, and None is half the slots over the hand."""
     headroom: float = Field(default=0.0, ge=0, lt=1)
     """Share of units and slots that stays free for a class that has less than its nominal share of the rest:
     its burst starts at once, and does not wait for the calls of borrowers to end."""
+    shuffle_shards: ShuffleConfig | None = None
+    """For very many tenants: queues that they share. Tenants with a weight or slots of their own below
+    `tenants` keep a queue of their own."""
     gather_after_s: float = Field(default=1.0, ge=0)
     """A job too wide for the free units is passed by others for so long; then units are kept for it."""
     lease_s: float = Field(default=600.0, gt=0)

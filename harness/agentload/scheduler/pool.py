@@ -20,6 +20,7 @@ from agentload.errors import UsageError
 from agentload.scheduler.config import ClassConfig, PoolConfig
 from agentload.scheduler.lease import Leases
 from agentload.scheduler.scale_out import ScaleOut
+from agentload.scheduler.shards import ShuffleShards
 from agentload.scheduler.virtual_time import Flow
 from agentload.scheduler.work import UNIT, WorkEstimate
 
@@ -119,7 +120,10 @@ class Pool:
         self.name = name
         self.capacity = round(config.capacity_units * UNIT)
         self.slots = config.slots
-        self.tenant_slots = config.tenant_slots or (config.slots + 1) // 2
+        self.shards = None if config.shuffle_shards is None else ShuffleShards(config.shuffle_shards)
+        self.lanes_each = 1 if config.shuffle_shards is None else config.shuffle_shards.hand
+        """Queues that one tenant may use in a class: what is bounded is each of them."""
+        self.tenant_slots = config.tenant_slots or -(-config.slots // (2 * self.lanes_each))
         """Calls of one tenant in flight, at most: half the slots by default, rounded up."""
         self._own_caps = tenant_caps or {}
         self.caps_tenants = min(self.tenant_slots, *self._own_caps.values(), self.slots) < self.slots
