@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from agentload import catalogue, checks, profile
 from agentload.errors import ExitCode, UsageError
+from agentload.scheduler import policies
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,6 +91,11 @@ def test_the_readme_names_every_command() -> None:
 
 def test_the_readme_names_every_profile_and_every_check() -> None:
     for name in [*profile.names(), *checks.SEAM.names()]:
+        assert f"`{name}`" in README, f"README does not name `{name}`"
+
+
+def test_the_readme_names_every_policy() -> None:
+    for name in policies.SEAM.names():
         assert f"`{name}`" in README, f"README does not name `{name}`"
 
 

@@ -7,9 +7,7 @@ from typing import ClassVar
 from agentload.drivers.simulated.parts import Parts
 from agentload.mutants import Mutant
 from agentload.mutants._scenes import PRIORITY
-from agentload.scheduler.admission import Admission
-from agentload.scheduler.dispatcher import Dispatcher
-from agentload.scheduler.tenants import Ticket
+from agentload.scheduler.policies.sfq import StartTimeFairQueue
 
 
 class StrictPriority(Mutant):
@@ -25,17 +23,8 @@ class StrictPriority(Mutant):
     profile = PRIORITY
 
     def parts(self) -> Parts:
-        return Parts(admission=_Strict)
+        return Parts(policy=_Strict)
 
 
-class _InOrder(Dispatcher):
-    def next(self, now_ns: int) -> Ticket | None:
-        for cls in self._order:
-            ticket = self._candidate(now_ns, cls) if cls.pool.slots_free else None
-            if ticket is not None:
-                return ticket
-        return None
-
-
-class _Strict(Admission):
-    dispatcher: ClassVar[type[Dispatcher]] = _InOrder
+class _Strict(StartTimeFairQueue):
+    strict_classes: ClassVar[bool] = True

@@ -26,6 +26,7 @@ from agentload.scheduler.retry_after import RetryAdvice
 from agentload.scheduler.snapshot import Counters, Snapshot, take_snapshot
 from agentload.scheduler.tenants import State, TenantLane, Ticket
 from agentload.scheduler.timers import Timers
+from agentload.scheduler.unlimited import without_admission
 from agentload.scheduler.work import UNIT, Request, WorkMeter, provider_tokens
 
 __all__ = ["Admission", "Dispatched", "Event", "Expired", "Refused", "Request", "Reservation", "Snapshot"]
@@ -48,10 +49,14 @@ class Admission:
 
         Raises UsageError when there is no policy of the configured name.
         """
+        policy = policy or POLICIES.get(config.policy)
+        self._admits = policy.admits
+        if not policy.admits:
+            config = without_admission(config)
         self._config = config
         self._meter = WorkMeter(config.estimation)
         self._estimator = self.estimator(config.estimation, config.max_tenants)
-        self._dispatcher = self.dispatcher(config, policy or POLICIES.get(config.policy))
+        self._dispatcher = self.dispatcher(config, policy)
         self._classes = self._dispatcher.classes
         self._limits = self._dispatcher.limits
         self._forecast = Forecast(list(self._classes.values()), self._limits)
@@ -142,7 +147,8 @@ class Admission:
         self._counters.provider_refusals += 1
         ticket = self._running(request_id)
         pause_ns = DEFAULT_PAUSE_NS if retry_after_ns is None else max(0, retry_after_ns)
-        self._limits.refused(now_ns + pause_ns, 0 if ticket is None else ticket.provider_tokens)
+        if self._admits:
+            self._limits.refused(now_ns + pause_ns, 0 if ticket is None else ticket.provider_tokens)
 
     def drain(self, now_ns: int) -> None:
         """Shutting down: newcomers are refused from now on; what waits is still served."""
@@ -184,7 +190,8 @@ class Admission:
         if self._draining:
             return self._refusals.shutting_down(now_ns, request)
         allowed = request.max_attempts
-        if request.attempt >= (self._config.retry.max_attempts if allowed is None else allowed):
+        exhausted = request.attempt >= (self._config.retry.max_attempts if allowed is None else allowed)
+        if exhausted and self._admits:
             return self._refusals.for_good(request, Reason.ATTEMPTS_EXHAUSTED)
         if self._too_wide(request, cls):
             return self._refusals.for_good(request, Reason.TOO_WIDE)
@@ -365,7 +372,7 @@ class Admission:
 
     def _too_late(self, now_ns: int, request: Request, cls: ServiceClass, wait_ns: int = 0) -> Reason | None:
         """Why it must not start after `wait_ns`: its deadline has passed, or passes before it is served."""
-        if request.deadline_ns is None:
+        if request.deadline_ns is None or not self._admits:
             return None
         left_ns = request.deadline_ns - now_ns
         if left_ns <= 0:

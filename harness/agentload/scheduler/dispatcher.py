@@ -34,6 +34,7 @@ class Dispatcher:
         self._classes_of: dict[str, list[ServiceClass]] = {}
         self._gathering: dict[str, Ticket] = {}
         """By pool: the wide job that everybody else waits for."""
+        self._strict = policy.strict_classes
         self._v = 0.0
         """Virtual time among classes: the largest tag that has been picked."""
         widest = config.estimation.max_reservation_units
@@ -71,6 +72,8 @@ class Dispatcher:
 
     def next(self, now_ns: int) -> Ticket | None:
         """The ticket whose turn it is among those that the pools have room for. Takes nothing."""
+        if self._strict:
+            return self._first_in_order(now_ns)
         best: Ticket | None = None
         best_key = (False, 0.0)
         for pool in self.pools:
@@ -83,6 +86,14 @@ class Dispatcher:
                     if best is None or key < best_key:
                         best, best_key = ticket, key
         return best
+
+    def _first_in_order(self, now_ns: int) -> Ticket | None:
+        """Strict priority: of the first class, as they are configured, that has anything to start."""
+        for cls in self._order:
+            ticket = self._candidate(now_ns, cls) if cls.pool.slots_free else None
+            if ticket is not None:
+                return ticket
+        return None
 
     def _candidate(self, now_ns: int, cls: ServiceClass) -> Ticket | None:
         share, pool = cls.share, cls.pool

@@ -22,6 +22,11 @@ class FairQueue(ABC):
     """Safeguard: admission bounds what one tenant may have in flight."""
     evicts: ClassVar[bool]
     """Safeguard: a full queue drops the newest of the tenant most over its share, not the newcomer."""
+    admits: ClassVar[bool] = True
+    """Safeguard: there are bounds, slots and limits. Without it everything is dispatched at once."""
+    strict_classes: ClassVar[bool] = False
+    """True where a class is served only while those that are configured before it have nothing to start.
+    Safeguard where it is False: the dispatcher gives each class its share."""
 
     def __init__(self, max_tenants: int) -> None:
         self.max_tenants = max_tenants
