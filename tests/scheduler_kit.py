@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from agentload.scheduler.admission import Admission, Dispatched, Event, Expired, Refused, Request
+from agentload.scheduler.budget_config import BudgetsConfig, PriceConfig
 from agentload.scheduler.config import (
     ClassConfig,
     EstimationConfig,
@@ -40,9 +41,13 @@ def gateway(
     safety_multiplier: float = 1.25,
     gather_after_s: float = 1.0,
     lease_s: float = 600.0,
+    tenants: Mapping[str, Mapping[str, Any]] | None = None,
+    budgets: Mapping[str, Any] | None = None,
+    prices: Mapping[str, Any] | None = None,
     **one_class: Any,
 ) -> GatewayConfig:
-    """One pool. `one_class` sets fields of its only class, `standard`, when no classes are given."""
+    """One pool; `tenants` are contracts, field by field. `one_class` sets fields of its only class,
+    `standard`, when no classes are given."""
     if classes is None:
         roomy: dict[str, Any] = {"max_queue": AMPLE, "tenant_max_queue": AMPLE, "max_wait_s": 1e6}
         classes = {"standard": ClassConfig(**(roomy | one_class))}
@@ -59,7 +64,13 @@ def gateway(
         name: TenantConfig.model_validate({"class": first, "weight": weight})
         for name, weight in (weights or {}).items()
     }
+    contracts |= {
+        name: TenantConfig.model_validate({"class": first, **contract})
+        for name, contract in (tenants or {}).items()
+    }
     return GatewayConfig(
+        budgets=BudgetsConfig.model_validate(budgets or {}),
+        prices={name: PriceConfig.model_validate(price) for name, price in (prices or {}).items()},
         policy=policy,
         pools={"pool": pool},
         retry=retry or RetryConfig(),

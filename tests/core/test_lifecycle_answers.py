@@ -64,7 +64,9 @@ def test_every_reason_of_the_scheduler_has_words_a_status_and_an_outcome(reason:
     assert " " in failure.message
     assert not failure.upstream
     assert failures.retry_after_s(failure, None, RetryConfig(), Random(1)) == promise
-    expected = {504: Outcome.EXPIRED, 400: Outcome.FAILED}.get(reason.status, Outcome.REJECTED)
+    expected = {504: Outcome.EXPIRED, 400: Outcome.FAILED, 409: Outcome.FAILED}.get(
+        reason.status, Outcome.REJECTED
+    )
     assert failure.outcome is expected
 
 

@@ -225,7 +225,7 @@ def test_while_shutting_down_newcomers_are_refused_and_what_waits_is_served() ->
 
 def test_every_reason_has_an_answer() -> None:
     statuses = {reason: reason.status for reason in Reason}
-    assert set(statuses.values()) == {400, 402, 413, 429, 503, 504}
+    assert set(statuses.values()) == {400, 402, 409, 413, 429, 503, 504}
     for reason, status in statuses.items():
         assert reason.invites_retry == (status in (429, 503)), reason
 

@@ -293,6 +293,6 @@ def test_dropping_only_the_expired_would_start_what_cannot_end(monkeypatch: pyte
     config = gateway(slots=1, tenant_slots=1)
     assert starts_too_late(Scene(config)) == 0
     careless = Scene(config)
-    monkeypatch.setattr(careless.admission, "_service_ns", lambda *_: 0)
+    monkeypatch.setattr(careless.admission._deadlines, "service_ns", lambda *_: 0)
     monkeypatch.setattr(careless.admission._forecast, "wait_ns", lambda *_: 0)
     assert starts_too_late(careless) > 10

@@ -37,6 +37,7 @@ from agentload.model import NS
 from agentload.scheduler.admission import Admission
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.timers import Timers
+from agentload.scheduler.wall_clock import EPOCH_NS, WallClock
 
 UNKNOWN = "unknown"
 """Tenant and class of a request that could not be read."""
@@ -54,18 +55,23 @@ class GatewayCore:
         *,
         admission: Admission | None = None,
         lifecycle: type[RequestLifecycle] = RequestLifecycle,
+        wall_offset_ns: int = EPOCH_NS,
     ) -> None:
-        """`keys`: secret bearer key → tenant name (see `Identities`).
+        """`keys`: secret bearer key → tenant name (see `Identities`). `wall_offset_ns`: Unix time when the
+        clock that it is told is at 0 (which an `admission` handed in must have been told, too).
 
         `admission` and `lifecycle` replace the reference's own, to see what one safeguard is worth.
         """
         self.settings = settings
-        self.admission = Admission(config, random) if admission is None else admission
+        self._wall = WallClock(wall_offset_ns)
+        if admission is None:
+            admission = Admission(config, random, wall_offset_ns=wall_offset_ns)
+        self.admission = admission
         self._lifecycle = lifecycle
         self.readiness = Readiness(round(settings.readiness_window_s * NS))
         self._retry = config.retry
         self._random = random
-        self._reader = EnvelopeReader(config, settings, keys or {})
+        self._reader = EnvelopeReader(config, settings, keys or {}, self._wall)
         self._open: dict[int, RequestLifecycle] = {}
         self._timers = Timers()
 

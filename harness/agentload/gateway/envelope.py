@@ -14,6 +14,7 @@ from agentload.gateway.headers import IDEMPOTENCY_KEY, TO_PROVIDER, Headers, fir
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import NS, Outcome
 from agentload.scheduler.config import GatewayConfig, TenantConfig
+from agentload.scheduler.wall_clock import WallClock
 from agentload.scheduler.work import Request
 
 CHARS_PER_TOKEN = 4
@@ -21,6 +22,8 @@ CHARS_PER_TOKEN = 4
 ANONYMOUS = "anonymous"
 """The tenant of requests that name none, where no tenant needs a key."""
 MAX_DEADLINE_MS = 24 * 3600 * 1000
+MAX_NAME = 256
+"""Characters of an idempotency key, or of a run's id."""
 _USAGE_WISH = b'"stream_options":{"include_usage":true},'
 
 
@@ -211,8 +214,16 @@ def _digest(key: str) -> bytes:
 class EnvelopeReader:
     """Turns requests as they came over the wire into envelopes."""
 
-    def __init__(self, config: GatewayConfig, settings: GatewaySettings, keys: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        settings: GatewaySettings,
+        keys: Mapping[str, str],
+        wall: WallClock | None = None,
+    ) -> None:
+        """`wall`: the clock that X-Not-Before is read by."""
         self._settings = settings
+        self._wall = wall or WallClock()
         self._identities = Identities(config, keys)
         self._classes = sorted(name for pool in config.pools.values() for name in pool.classes)
 
@@ -239,9 +250,21 @@ class EnvelopeReader:
             deadline_ns=None if deadline_ms is None else now_ns + round(deadline_ms * NS / 1000),
             attempt=_attempt(headers),
             max_attempts=_whole(headers, "X-Max-Attempts", None, low=1, high=1_000),
+            not_before_ns=self._not_before_ns(headers),
+            idempotency_key=_name(headers, "Idempotency-Key"),
+            run_id=_name(headers, "X-Run-Id"),
         )
         passed = _provider_headers(headers, tenant)
         return Envelope(request=request, call=_call(chat, body, passed, self._settings.request_usage))
+
+    def _not_before_ns(self, headers: Headers) -> int | None:
+        text = first(headers, b"x-not-before")
+        if not text:
+            return None
+        try:
+            return self._wall.read(text)
+        except ValueError as error:
+            raise Rejected(400, "invalid_header", f"X-Not-Before: {error}, got {text[:40]!r}") from None
 
     def _service_class(self, headers: Headers, tenant: str) -> str:
         contract = self._identities.contract(tenant)
@@ -263,6 +286,18 @@ class EnvelopeReader:
                 400, "unknown_service_class", f"X-Service-Class: needed (known: {', '.join(self._classes)})"
             )
         return granted
+
+
+def _name(headers: Headers, name: str) -> str | None:
+    """What a caller calls something; None when it gives it no name."""
+    text = first(headers, name.lower().encode())
+    if not text:
+        return None
+    if len(text) > MAX_NAME or not text.isprintable() or "\ufffd" in text:
+        raise Rejected(
+            400, "invalid_header", f"{name}: must be at most {MAX_NAME} printable ASCII characters"
+        )
+    return text
 
 
 def _attempt(headers: Headers) -> int:

@@ -11,6 +11,7 @@ import resource
 import socket
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -87,14 +88,17 @@ def serve(
 def _core(config: GatewayConfig, settings: GatewaySettings, mutant: str | None) -> GatewayCore:
     """The reference's core, or one with a safeguard switched off."""
     keys = config_file.tenant_keys(config, os.environ)
+    wall_offset_ns = time.time_ns() - time.monotonic_ns()
     if mutant is None:
-        return GatewayCore(config, settings, random.Random(), keys)
+        return GatewayCore(config, settings, random.Random(), keys, wall_offset_ns=wall_offset_ns)
     from agentload.mutants import parts_of  # brings the simulator along, which nobody else here needs
 
     parts = parts_of(mutant)
     LOG.warning("the mutant %s is on: this gateway is broken on purpose", mutant)
     changed = parts.gateway_config(config)
-    return parts.make_core(changed, random.Random(), settings=settings, keys=keys)
+    return parts.make_core(
+        changed, random.Random(), settings=settings, keys=keys, wall_offset_ns=wall_offset_ns
+    )
 
 
 def _check_upstream(url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from agentload.drivers.simulated.parts import Parts
 from agentload.mutants import Mutant
@@ -10,7 +11,6 @@ from agentload.mutants._scenes import IMPATIENCE
 from agentload.scheduler.admission import Admission
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.events import Dispatched, Event
-from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.tenants import State
 
 
@@ -31,10 +31,8 @@ class DeadWaitersHoldPlaces(Mutant):
 
 
 class _Zombies(Admission):
-    def __init__(
-        self, config: GatewayConfig, random: Random, *, policy: type[FairQueue] | None = None
-    ) -> None:
-        super().__init__(config, random, policy=policy)
+    def __init__(self, config: GatewayConfig, random: Random, **options: Any) -> None:
+        super().__init__(config, random, **options)
         self._dead: set[int] = set()
 
     def cancel(self, now_ns: int, request_id: int) -> None:

@@ -22,6 +22,6 @@ class TwinOtherOrder(Mutant):
 class _WidthFirst(Admission):
     def _refused_at_sight(self, now_ns: int, request: Request) -> Refused | None:
         cls = self._classes.get(request.service_class)
-        if cls is not None and self._too_wide(request, cls):
+        if cls is not None and self._door.too_wide(request, cls):
             return self._refusals.for_good(request, Reason.TOO_WIDE)
         return super()._refused_at_sight(now_ns, request)

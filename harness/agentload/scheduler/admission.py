@@ -10,9 +10,12 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
+from agentload.scheduler.attempts import AttemptBook
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.deadlines import Deadlines
 from agentload.scheduler.dispatcher import Dispatcher
+from agentload.scheduler.door import Door
 from agentload.scheduler.estimate import Estimator
 from agentload.scheduler.events import Dispatched, Event, Expired, Refused
 from agentload.scheduler.fair_queue import FairQueue
@@ -24,9 +27,11 @@ from agentload.scheduler.reasons import Reason
 from agentload.scheduler.refusals import Refusals
 from agentload.scheduler.retry_after import RetryAdvice
 from agentload.scheduler.snapshot import Counters, Snapshot, take_snapshot
+from agentload.scheduler.tenant_limits import Quota
 from agentload.scheduler.tenants import State, TenantLane, Ticket
 from agentload.scheduler.timers import Timers
 from agentload.scheduler.unlimited import without_admission
+from agentload.scheduler.wall_clock import EPOCH_NS, WallClock
 from agentload.scheduler.work import UNIT, Request, WorkMeter, provider_tokens
 
 __all__ = ["Admission", "Dispatched", "Event", "Expired", "Refused", "Request", "Reservation", "Snapshot"]
@@ -41,11 +46,19 @@ class Admission:
     estimator: ClassVar[type[Estimator]] = Estimator
     dispatcher: ClassVar[type[Dispatcher]] = Dispatcher
     advice: ClassVar[type[RetryAdvice]] = RetryAdvice
+    door: ClassVar[type[Door]] = Door
+    attempts: ClassVar[type[AttemptBook]] = AttemptBook
 
     def __init__(
-        self, config: GatewayConfig, random: Random, *, policy: type[FairQueue] | None = None
+        self,
+        config: GatewayConfig,
+        random: Random,
+        *,
+        policy: type[FairQueue] | None = None,
+        wall_offset_ns: int = EPOCH_NS,
     ) -> None:
         """`random` only jitters Retry-After. `policy` replaces the one that the configuration names.
+        `wall_offset_ns`: Unix time when the clock that it is told is at 0; for windows of budgets.
 
         Raises UsageError when there is no policy of the configured name.
         """
@@ -61,7 +74,21 @@ class Admission:
         self._limits = self._dispatcher.limits
         self._forecast = Forecast(list(self._classes.values()), self._limits)
         advice = self.advice(config.retry, random)
-        self._refusals = Refusals(config.retry, advice, self._forecast, self._limits)
+        self._deadlines = Deadlines(self._estimator, enforced=policy.admits)
+        self._book = self.attempts(config.retry)
+        self._refusals = Refusals(
+            config.retry, advice, self._forecast, self._limits, self._book, self._expected_units
+        )
+        self._door = self.door(
+            config,
+            self._meter,
+            self._estimator,
+            self._deadlines,
+            self._limits,
+            self._refusals,
+            self._book,
+            WallClock(wall_offset_ns),
+        )
         self._counters = Counters()
         self._events: list[Event] = []
         self._tickets: dict[int, Ticket] = {}
@@ -102,6 +129,7 @@ class Admission:
             return
         if ticket.state is State.WAITING:
             self._withdraw(ticket)
+            self._book.unanswered(ticket.request, None)
         else:
             self._end_unanswered(now_ns, ticket, ticket.request.input_tokens, ticket.output_tokens)
         self._counters.cancelled += 1
@@ -116,6 +144,8 @@ class Admission:
         ticket.service_class.pool.leases.renew(request_id, now_ns)
         self._note_output(now_ns, ticket, output_tokens)
         request = ticket.request
+        if ticket.stake is not None:
+            ticket.stake.used(now_ns, request.input_tokens, ticket.output_tokens, ticket.provider_tokens)
         self._dispatcher.charge(ticket, self._meter.work(request, request.input_tokens, ticket.output_tokens))
 
     def complete(
@@ -137,7 +167,8 @@ class Admission:
         self._note_output(now_ns, ticket, output_tokens)
         self._estimator.served(now_ns, ticket.request, output_tokens, now_ns - ticket.started_ns)
         ticket.service_class.served(now_ns, ticket, work)
-        self._end(ticket, work)
+        self._end(now_ns, ticket, work, input_tokens, output_tokens)
+        self._book.answered(ticket.request)
         self._counters.completed += 1
 
     def provider_refused(self, now_ns: int, request_id: int, retry_after_ns: int | None) -> None:
@@ -149,6 +180,12 @@ class Admission:
         pause_ns = DEFAULT_PAUSE_NS if retry_after_ns is None else max(0, retry_after_ns)
         if self._admits:
             self._limits.refused(now_ns + pause_ns, 0 if ticket is None else ticket.provider_tokens)
+
+    def come_back_s(self, now_ns: int, request: Request, pause_ns: int | None) -> int:
+        """Seconds after which one whose call has failed, and was ended, may come back: a ticket like those of
+        the refused. `pause_ns`: how long the provider wants nothing; None where it has named no time."""
+        cls = self._classes[request.service_class]
+        return self._refusals.after_failure(now_ns, request, cls, pause_ns)
 
     def drain(self, now_ns: int) -> None:
         """Shutting down: newcomers are refused from now on; what waits is still served."""
@@ -180,6 +217,10 @@ class Admission:
             now_ns, self._dispatcher, self._counters, draining=self._draining, tenants=tenants
         )
 
+    def quotas(self, tenant: str) -> list[Quota]:
+        """The tenant's own limits, for the fields that tell it of them."""
+        return self._door.quotas(tenant)
+
     # -- may it come in
 
     def _refused_at_sight(self, now_ns: int, request: Request) -> Refused | None:
@@ -189,36 +230,10 @@ class Admission:
             return self._refusals.for_good(request, Reason.UNKNOWN_CLASS)
         if self._draining:
             return self._refusals.shutting_down(now_ns, request)
-        allowed = request.max_attempts
-        exhausted = request.attempt >= (self._config.retry.max_attempts if allowed is None else allowed)
-        if exhausted and self._admits:
-            return self._refusals.for_good(request, Reason.ATTEMPTS_EXHAUSTED)
-        if self._too_wide(request, cls):
-            return self._refusals.for_good(request, Reason.TOO_WIDE)
-        late = self._too_late(now_ns, request, cls)
-        if late is not None:
-            return self._refusals.for_good(request, late)
-        if self._limits.paused_until_ns > now_ns and self._outlasted(now_ns, request, cls):
-            return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
-        return None
-
-    def _outlasted(self, now_ns: int, request: Request, cls: ServiceClass) -> bool:
-        """Whether the provider's pause lasts longer than the request can wait."""
-        patience_ns = cls.max_wait_ns
-        if request.deadline_ns is not None:
-            patience_ns = min(patience_ns, request.deadline_ns - now_ns)
-        return self._limits.paused_until_ns - now_ns > patience_ns
-
-    def _too_wide(self, request: Request, cls: ServiceClass) -> bool:
-        """By what it declares: what was learnt changes, and a refusal for good must not."""
-        declared = request.max_output_tokens
-        if declared is None:
-            declared = self._config.estimation.default_output_tokens
-        width = self._meter.work(request, request.input_tokens, declared)
+        if self._admits:
+            return self._door.refused(now_ns, request, cls)
         return (
-            width > cls.widest
-            or request.body_bytes > cls.max_bytes
-            or provider_tokens(request) > self._limits.largest_call
+            self._refusals.for_good(request, Reason.TOO_WIDE) if self._door.too_wide(request, cls) else None
         )
 
     def _refused_a_place(self, now_ns: int, request: Request) -> Refused | None:
@@ -228,12 +243,17 @@ class Admission:
         if lane is None:
             return self._refusals.for_now(now_ns, request, Reason.TOO_MANY_TENANTS, cls)
         ticket = self._ticket(now_ns, request, cls, lane)
+        ticket.stake = self._door.enter(now_ns, request) if self._admits else None
         self._tickets[request.id] = ticket
         self._dispatcher.enqueue(ticket)
         self._advanced_ns = None
         # The bounds are those of waiting: ask them only of a request that does not start at once.
         self._advance(now_ns)
         return self._refused_to_wait(now_ns, ticket) if ticket.state is State.WAITING else None
+
+    def _expected_units(self, request: Request) -> float:
+        tokens = self._estimator.output_tokens(request)
+        return self._meter.work(request, request.input_tokens, tokens) / UNIT
 
     def _ticket(self, now_ns: int, request: Request, cls: ServiceClass, lane: TenantLane) -> Ticket:
         output_tokens = self._estimator.output_tokens(request)
@@ -246,14 +266,14 @@ class Admission:
             self._withdraw(ticket)
             return self._refusals.for_now(now_ns, request, Reason.TENANT_QUEUE_FULL, cls, lane=ticket.lane)
         wait_ns = self._forecast.wait_ns(now_ns, ticket)
-        if self._too_late(now_ns, request, cls, wait_ns) is not None:
+        if self._deadlines.too_late(now_ns, request, cls, wait_ns) is not None:
             self._withdraw(ticket)
             return Refused(request, Reason.DEADLINE_UNMEETABLE, None, wait_ns)
         reason = Reason.PREDICTED_WAIT if wait_ns > cls.max_wait_ns else self._make_room(now_ns, ticket)
         if reason is not None:
             self._withdraw(ticket)
             return self._refusals.for_now(now_ns, request, reason, cls, predicted_wait_ns=wait_ns)
-        self._timers.set(request.id, self._leave_ns(now_ns, ticket))
+        self._timers.set(request.id, self._deadlines.leave_ns(now_ns, ticket))
         return None
 
     def _make_room(self, now_ns: int, newcomer: Ticket) -> Reason | None:
@@ -289,7 +309,7 @@ class Admission:
     def _dispatch(self, now_ns: int) -> None:
         self._provider_ready_ns = None
         while (ticket := self._dispatcher.next(now_ns)) is not None:
-            late = self._too_late(now_ns, ticket.request, ticket.service_class)
+            late = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
             if late is not None:
                 self._expire(ticket, late)
                 continue
@@ -320,11 +340,11 @@ class Admission:
 
     def _alarm(self, now_ns: int, ticket: Ticket) -> None:
         """A waiting ticket's time may be up; it is not when service has become faster since it was set."""
-        reason = self._too_late(now_ns, ticket.request, ticket.service_class)
+        reason = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
         if reason is None and now_ns - ticket.queued_ns >= ticket.service_class.max_wait_ns:
             reason = Reason.MAX_WAIT
         if reason is None:
-            self._timers.set(ticket.request.id, self._leave_ns(now_ns, ticket))
+            self._timers.set(ticket.request.id, self._deadlines.leave_ns(now_ns, ticket))
         else:
             self._expire(ticket, reason)
 
@@ -336,16 +356,22 @@ class Admission:
 
     def _expire(self, ticket: Ticket, reason: Reason) -> None:
         self._withdraw(ticket)
+        self._book.unanswered(ticket.request, None)
         self._counters.expired += 1
         self._events.append(Expired(ticket.request, reason))
 
     def _withdraw(self, ticket: Ticket) -> None:
         self._advanced_ns = None
         self._dispatcher.withdraw(ticket)
+        if ticket.stake is not None:
+            ticket.stake.give_back()
         self._timers.cancel(ticket.request.id)
         del self._tickets[ticket.request.id]
 
-    def _end(self, ticket: Ticket, work: int) -> None:
+    def _end(self, now_ns: int, ticket: Ticket, work: int, input_tokens: int, output_tokens: int) -> None:
+        if ticket.stake is not None:
+            ticket.stake.used(now_ns, input_tokens, output_tokens, ticket.provider_tokens)
+            ticket.stake.settle(now_ns, input_tokens, output_tokens)
         self._dispatcher.finish(ticket, work)
         ticket.service_class.pool.leases.end(ticket.request.id)
         del self._tickets[ticket.request.id]
@@ -354,7 +380,10 @@ class Admission:
         """It cost the tokens it used; declared tool work is charged only to calls that were answered."""
         self._note_output(now_ns, ticket, output_tokens)
         self._estimator.lasted(now_ns, ticket.request, now_ns - ticket.started_ns)
-        self._end(ticket, self._meter.tokens(input_tokens + output_tokens))
+        self._end(
+            now_ns, ticket, self._meter.tokens(input_tokens + output_tokens), input_tokens, output_tokens
+        )
+        self._book.unanswered(ticket.request, None)
 
     def _running(self, request_id: int) -> Ticket | None:
         ticket = self._tickets.get(request_id)
@@ -369,27 +398,3 @@ class Admission:
         if overrun > 0:
             ticket.provider_tokens += overrun
             self._limits.overrun(now_ns, overrun)
-
-    def _too_late(self, now_ns: int, request: Request, cls: ServiceClass, wait_ns: int = 0) -> Reason | None:
-        """Why it must not start after `wait_ns`: its deadline has passed, or passes before it is served."""
-        if request.deadline_ns is None or not self._admits:
-            return None
-        left_ns = request.deadline_ns - now_ns
-        if left_ns <= 0:
-            return Reason.EXPIRED
-        # A start at the very deadline is too late even when service is expected to take no time.
-        needed_ns = wait_ns + max(1, self._service_ns(now_ns, request, cls))
-        return Reason.DEADLINE_UNMEETABLE if needed_ns > left_ns else None
-
-    def _service_ns(self, now_ns: int, request: Request, cls: ServiceClass) -> int:
-        """Expected time in service: of its kind, else of its class; 0 while nothing is known."""
-        return self._estimator.service_ns(now_ns, request) or cls.service.expected_ns(now_ns) or 0
-
-    def _leave_ns(self, now_ns: int, ticket: Ticket) -> int:
-        """When a waiting ticket has to be looked at again: then it has waited too long or is too late."""
-        leave_ns = ticket.queued_ns + ticket.service_class.max_wait_ns
-        deadline_ns = ticket.request.deadline_ns
-        if deadline_ns is None:
-            return leave_ns
-        service_ns = self._service_ns(now_ns, ticket.request, ticket.service_class)
-        return min(leave_ns, max(now_ns + 1, deadline_ns - max(service_ns - 1, 0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agentload.scheduler.config import ClassConfig, TenantConfig
+from agentload.scheduler.config import ClassConfig, TenantConfig, WhenFull
 from agentload.scheduler.estimate import MovingMean, ServiceTime
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.pool import Pool
@@ -29,6 +29,8 @@ class ServiceClass:
         self.queue = queue
         self.capped = queue.tenant_cap and pool.caps_tenants
         """Whether a tenant can be at its cap, and has to be blocked then."""
+        self.defers = config.response_when_full is WhenFull.DEFER
+        """Whether what finds it full may be put off: a durable job is, a chat call is refused with 503."""
         self.promises = VirtualQueue()
         """Places in the class's queue promised to refused callers."""
         self.max_wait_ns = round(config.max_wait_s * 1e9)

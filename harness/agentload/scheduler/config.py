@@ -5,18 +5,20 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from agentload.scheduler.budget_config import BudgetConfig, BudgetsConfig, PriceConfig
+from agentload.scheduler.section import Section as _Section
 
 
 class WhenFull(StrEnum):
     """What a full class queue answers."""
 
     REJECT = "reject"
+    """429 `class_queue_full`."""
     DEFER = "defer"
+    """A durable job is kept and starts later; a chat call, whose client waits for it and reads no 202, is
+    refused with 503 `deferred_class_full`."""
 
 
 def _all_or_nothing(value: object) -> object:
@@ -114,6 +116,8 @@ class RetryConfig(_Section):
     jitter: Literal["full", "none"] = "full"
     spread: Literal["tickets", "same"] = "tickets"
     """tickets: the k-th refused caller is told when the k-th slot is due; same: everybody the same number."""
+    remembered_keys: int = Field(default=100_000, ge=1)
+    """Idempotency keys of unanswered requests that are kept, at most, and a tenth of them of one tenant."""
 
 
 class EstimationConfig(_Section):
@@ -139,8 +143,14 @@ class TenantConfig(_Section):
     """Calls in flight, at most, in each pool. None: the pool's `tenant_slots`."""
     key_env: str | None = None
     """Environment variable that holds the tenant's bearer key. None: the tenant is named by `X-Tenant`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    """Requests let in, at most; beyond, 429 `tenant_over_limit`. None: no limit."""
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    """The same in tokens, counted as the provider counts them: max_tokens, or a quarter of the characters."""
+    burst_s: float = Field(default=10.0, gt=0)
+    """Seconds of either allowance that may come at once."""
+    budget: BudgetConfig | None = None
+    """What it may spend. None: `budgets.tenant`."""
 
 
 class UpstreamLimits(_Section):
@@ -164,6 +174,9 @@ class GatewayConfig(_Section):
     upstream: UpstreamLimits = UpstreamLimits()
     tenants: dict[str, TenantConfig] = Field(default_factory=dict)
     """Known tenants; anyone else gets the defaults of TenantConfig, weight 1."""
+    budgets: BudgetsConfig = BudgetsConfig()
+    prices: dict[str, PriceConfig] = Field(default_factory=dict)
+    """By model; one without a price costs as much as the dearest."""
     max_tenants: int = Field(default=100_000, ge=1)
     """State kept for so many tenants at most; idle ones are forgotten."""
 
@@ -175,4 +188,14 @@ class GatewayConfig(_Section):
         for tenant, config in self.tenants.items():
             if config.service_class not in known:
                 raise ValueError(f"tenant '{tenant}': no class '{config.service_class}'")
+        return self
+
+    @model_validator(mode="after")
+    def _costs_have_prices(self) -> Self:
+        own = [tenant.budget for tenant in self.tenants.values()]
+        budgets = [self.budgets.everybody, self.budgets.tenant, self.budgets.run, *own]
+        if not self.prices and any(budget is not None and budget.cost is not None for budget in budgets):
+            raise ValueError(
+                "a budget in cost needs prices: {MODEL: {input_per_million, output_per_million}}"
+            )
         return self

@@ -42,6 +42,10 @@ class Bucket:
         """Take them, ready or not: what is not there becomes debt."""
         self._full_ns = max(self._full_ns, now_ns) + self._cost_ns(tokens)
 
+    def give_back(self, tokens: float) -> None:
+        """What was taken will not be used after all."""
+        self._full_ns -= self._cost_ns(tokens)
+
     def hold_back(self, until_ns: int, tokens: float) -> None:
         """At `until_ns` there will be `tokens` and no more: whatever else was thought to be there is not."""
         self._full_ns = max(self._full_ns, until_ns + self._capacity_ns - self._cost_ns(tokens))

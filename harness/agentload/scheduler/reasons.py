@@ -22,6 +22,8 @@ class Reason(StrEnum):
     """The tenant has as much waiting as it may."""
     CLASS_QUEUE_FULL = "class_queue_full"
     """Too many requests of the class are waiting."""
+    DEFERRED_CLASS_FULL = "deferred_class_full"
+    """The same, in a class that says `defer`: its work has time, so the caller should bring it later."""
     QUEUE_UNITS_FULL = "queue_units_full"
     """Too much work of the class is waiting."""
     QUEUE_BYTES_FULL = "queue_bytes_full"
@@ -31,9 +33,13 @@ class Reason(StrEnum):
     PREDICTED_WAIT = "predicted_wait"
     """It would wait longer than the class allows."""
     TENANT_OVER_LIMIT = "tenant_over_limit"
-    """The tenant's own rate limit. Nothing raises it until tenants have rate limits."""
+    """The tenant's own rate limit."""
+    TOO_EARLY = "too_early"
+    """It came back before it was told to, or before it wanted to itself (X-Not-Before)."""
     BUDGET_SPENT = "budget_spent"
-    """The tenant's budget. Nothing raises it until tenants have budgets."""
+    """A budget that it falls under (its tenant's, its run's, everybody's) does not hold what it may cost."""
+    BUDGET_RESERVED = "budget_reserved"
+    """The budget would, but for what running calls may yet use of it."""
     TOO_WIDE = "too_wide"
     """It can never fit, however long it waits."""
     PROVIDER_UNAVAILABLE = "provider_unavailable"
@@ -43,7 +49,9 @@ class Reason(StrEnum):
     SHUTTING_DOWN = "shutting_down"
     UNKNOWN_CLASS = "unknown_class"
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
-    """The retry envelope says that its attempts are used up."""
+    """Its attempts are used up, by what was seen of them or by its own word."""
+    IDENTITY_CHANGED = "identity_changed"
+    """The same idempotency key came in another service class before."""
     DEADLINE_UNMEETABLE = "deadline_unmeetable"
     """Its wait and its expected service end after its deadline."""
     EXPIRED = "expired"
@@ -67,11 +75,14 @@ class Reason(StrEnum):
 _ANSWERS: dict[Reason, Answer] = {
     Reason.TENANT_QUEUE_FULL: Answer(429, True),
     Reason.CLASS_QUEUE_FULL: Answer(429, True),
+    Reason.DEFERRED_CLASS_FULL: Answer(503, True),
     Reason.QUEUE_UNITS_FULL: Answer(429, True),
     Reason.QUEUE_BYTES_FULL: Answer(429, True),
     Reason.EVICTED: Answer(429, True),
     Reason.PREDICTED_WAIT: Answer(429, True),
     Reason.TENANT_OVER_LIMIT: Answer(429, True),
+    Reason.TOO_EARLY: Answer(429, True),
+    Reason.BUDGET_RESERVED: Answer(429, True),
     Reason.BUDGET_SPENT: Answer(402, False),
     Reason.TOO_WIDE: Answer(413, False),
     Reason.PROVIDER_UNAVAILABLE: Answer(503, True),
@@ -80,6 +91,7 @@ _ANSWERS: dict[Reason, Answer] = {
     Reason.UNKNOWN_CLASS: Answer(400, False),
     # Not 429: official SDKs retry that by themselves, and this request must not come back.
     Reason.ATTEMPTS_EXHAUSTED: Answer(400, False),
+    Reason.IDENTITY_CHANGED: Answer(409, False),
     # The deadline is absolute, so the same request only gets later.
     Reason.DEADLINE_UNMEETABLE: Answer(504, False),
     Reason.EXPIRED: Answer(504, False),

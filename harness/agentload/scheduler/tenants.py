@@ -14,6 +14,7 @@ from agentload.scheduler.work import Request, WorkEstimate
 
 if TYPE_CHECKING:
     from agentload.scheduler.classes import ServiceClass
+    from agentload.scheduler.door import Stake
 
 
 class State(IntEnum):
@@ -39,6 +40,7 @@ class Ticket:
         "queued_ns",
         "request",
         "service_class",
+        "stake",
         "started_ns",
         "state",
         "stuck_ns",
@@ -76,6 +78,8 @@ class Ticket:
         """Micro-units charged so far."""
         self.output_tokens = 0
         """Produced so far, as far as reported."""
+        self.stake: Stake | None = None
+        """What it holds of budgets and of its tenant's limit; None where nothing is counted."""
         self.started_ns = 0
         self.stuck_ns: int | None = None
         """Since when it has been at the head without fitting; None when it never was."""

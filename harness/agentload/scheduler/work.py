@@ -37,9 +37,16 @@ class Request:
     body_bytes: int = 0
     """What holding it in a queue costs in memory."""
     attempt: int = 0
-    """0 for the first attempt."""
+    """0 for the first attempt; set right by admission where its idempotency key has come before."""
     max_attempts: int | None = None
-    """Attempts that the caller's retry envelope allows. None: the configured number."""
+    """Attempts that the caller's retry envelope allows, as far as they are configured. None: those."""
+    not_before_ns: int | None = None
+    """When the caller itself wants it to start, at the earliest. None: now."""
+    idempotency_key: str | None = None
+    """Names the logical request among its tenant's: equal for all attempts at it. None: nothing is known of
+    earlier attempts but what the caller says."""
+    run_id: str | None = None
+    """Names what it is a step of, among its tenant's. None: it stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from agentload.client.wire import FOREIGN_ANSWER, Ending, outcome
 from agentload.drivers.simulated.messages import Frame
 from agentload.gateway.headers import Headers
 from agentload.model import NS
+from agentload.scheduler.wall_clock import EPOCH_NS
 from fake_provider.marker import ACK_TOKENS
 
-EPOCH_S = 1_767_225_600
-"""Unix time at virtual time zero (1 January 2026), for dates in Retry-After."""
+EPOCH_S = EPOCH_NS // NS
+"""Unix time at virtual time zero, for dates in Retry-After."""
 _NO_FIELDS: dict[bytes, bytes] = {}
 _QUEUE = b"queue;dur="
 _SEQ_MASK = 2**24 - 1

@@ -19,6 +19,7 @@ from agentload.model import Tenant
 from agentload.scheduler.admission import Admission
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.fair_queue import FairQueue
+from agentload.scheduler.wall_clock import EPOCH_NS
 from fake_provider.config import ProviderConfig
 from fake_provider.core import Provider
 
@@ -66,12 +67,18 @@ class Parts:
         *,
         settings: GatewaySettings | None = None,
         keys: Mapping[str, str] | None = None,
+        wall_offset_ns: int = EPOCH_NS,
     ) -> GatewayCore:
         """The gateway's core. Raises UsageError for a policy that does not exist.
 
-        `settings` (by default the parts' own) and `keys` are those of a real gateway.
+        `settings` (by default the parts' own), `keys` and `wall_offset_ns` are those of a real gateway.
         """
-        admission = self.admission(config, random, policy=self.policy)
         return self.core(
-            config, settings or self.settings, random, keys, admission=admission, lifecycle=self.lifecycle
+            config,
+            settings or self.settings,
+            random,
+            keys,
+            admission=self.admission(config, random, policy=self.policy, wall_offset_ns=wall_offset_ns),
+            lifecycle=self.lifecycle,
+            wall_offset_ns=wall_offset_ns,
         )
