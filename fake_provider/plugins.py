@@ -21,7 +21,7 @@ VARIABLE = "AGENTLOAD_PLUGINS"
 def folders(noun: str) -> list[Path]:
     """The existing `FOLDER/noun` of the folders in AGENTLOAD_PLUGINS."""
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
-    return [path for one in named if one and (path := Path(one).expanduser() / noun).is_dir()]
+    return [path for one in named if one and (path := Path(os.path.expanduser(one)) / noun).is_dir()]
 
 
 def names(package: str, more: Sequence[Path] = ()) -> list[str]:

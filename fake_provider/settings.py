@@ -71,6 +71,8 @@ def _read(file: Path) -> dict[str, Any]:
         raise SettingsError(f"{file}{line}: {error.problem}") from None
     except yaml.YAMLError as error:
         raise SettingsError(f"{file}: {error}".splitlines()[0]) from None
+    except RecursionError:
+        raise SettingsError(f"{file}: is nested too deeply") from None
     if data is None:
         return {}
     if not isinstance(data, dict):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from agentload.errors import AgentloadError, ExitCode
+
 
 def main() -> None:
     """Run the command line and leave with the exit code of `errors.ExitCode`."""
@@ -13,12 +15,10 @@ def main() -> None:
 
         print(f"agentload {__version__}")
         return
-    from agentload.errors import AgentloadError, ExitCode
-
     try:
         from agentload.cli import app, plugins_first
 
-        app(plugins_first(sys.argv[1:]))
+        sys.exit(app(plugins_first(sys.argv[1:]), prog_name="agentload", standalone_mode=False))
     except AgentloadError as error:
         for line in error.lines:
             print(line, file=sys.stderr)
@@ -32,9 +32,37 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("AGENTLOAD_DEBUG"):
             raise
-        print(f"agentload: internal error: {type(error).__name__}: {error}", file=sys.stderr)
-        print("This is a bug in agentload; AGENTLOAD_DEBUG=1 shows where.", file=sys.stderr)
-        sys.exit(ExitCode.INCONCLUSIVE)
+        said = _line(error)
+        print(said or f"agentload: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        if said is None:
+            print("This is a bug in agentload; AGENTLOAD_DEBUG=1 shows where.", file=sys.stderr)
+        _leave(ExitCode.INCONCLUSIVE if said is None else ExitCode.USAGE)
+
+
+def _line(error: Exception) -> str | None:
+    """What a person can do something about, in one line; None for what can only be a bug."""
+    if isinstance(error, OSError):
+        where = f"{str(error.filename)[:100]!r}: " if error.filename else ""
+        return f"agentload: {where}{(error.strerror or str(error)).lower()}"
+    if isinstance(error, RecursionError):
+        return "agentload: the input is nested too deeply"
+    said = getattr(error, "format_message", None)  # Typer's own: an unknown option, a value of the wrong kind
+    if said is None:
+        return None
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(said())
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "agentload"
+    return f"{command}: {' '.join(said().split())} (see {command} --help)"
+
+
+def _leave(code: ExitCode) -> None:
+    """Without a last word on a standard output that takes none."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def check_plugin_folder(folder: Path) -> None:
 def plugin_folders(seam: str) -> list[Path]:
     """Existing `FOLDER/<seam>` folders, in the order of AGENTLOAD_PLUGINS."""
     folders = os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)
-    return [path for folder in folders if folder and (path := Path(folder).expanduser() / seam).is_dir()]
+    paths = [Path(os.path.expanduser(folder)) / seam for folder in folders if folder]
+    return [path for path in paths if path.is_dir()]
 
 
 class Seam(Generic[T]):

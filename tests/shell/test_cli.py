@@ -47,6 +47,38 @@ def refused(done: subprocess.CompletedProcess[str], code: ExitCode) -> str:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "--nope"), "agentload run: No such option: --nope (see agentload run --help)"),
+        (("simulate", "steady", "--seed", "x"), "agentload simulate: Invalid value for '--seed'"),
+        (("lisst",), "Did you mean 'list'?"),
+        (("run", "x" * 300), "file name too long"),
+        (("judge", "y" * 300), "file name too long"),
+        (("run", "~nobody-of-this-name/x.yaml"), "no such file"),
+        (("simulate", "steady", "--set", ".".join("a" * 2_000) + "=1"), "nested too deeply"),
+        (("provider", "--config", "deep.yaml"), "deep.yaml: is nested too deeply"),
+        (("serve", "--upstream", "http://127.0.0.1:1", "--config", "deep.yaml"), "nesting depth"),
+    ],
+)
+def test_an_odd_command_line_is_refused_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "deep.yaml").write_text("[" * 20_000)
+    message = refused(agentload(*arguments, cwd=tmp_path), ExitCode.USAGE)
+    assert said in message
+    assert len(message.splitlines()) == 1
+
+
+def test_a_standard_output_that_takes_nothing_is_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "agentload", "list"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False
+        )
+    assert refused(done, ExitCode.USAGE) == "agentload: no space left on device"
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (("about:", "abuot:"), "profile.yaml:2:1: abuot: unknown key (did you mean 'about'?)"),

@@ -92,7 +92,7 @@ def find(name_or_path: str) -> Path:
 
     Raises UsageError, with a suggestion, when there is none.
     """
-    path = Path(name_or_path).expanduser()
+    path = Path(os.path.expanduser(name_or_path))  # unlike Path.expanduser, it leaves an unknown ~user alone
     if os.sep in name_or_path or path.suffix in SUFFIXES:
         if path.exists():
             return path
