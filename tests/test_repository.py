@@ -28,6 +28,8 @@ PURE_MODULES = (
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
     "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
     "gateway/jobs/settings", "gateway/jobs/stores/memory",
+    "gateway/books", "gateway/boundaries", "gateway/histogram", "gateway/job_figures",
+    "gateway/tenant_labels",
 )  # fmt: skip
 PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}

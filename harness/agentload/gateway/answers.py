@@ -49,18 +49,29 @@ def failure_event(failure: Failure) -> bytes:
     return b"data: " + error_json(failure.status, failure.reason, failure.message) + b"\n\n"
 
 
-def server_timing(queue_ns: int | None, upstream_ns: int | None) -> tuple[tuple[bytes, bytes], ...]:
-    """`Server-Timing: queue;dur=…, upstream;dur=…` in milliseconds (W3C Server Timing), as far as known."""
+def server_timing(
+    queue_ns: int | None, upstream_ns: int | None, wait_cause: str = ""
+) -> tuple[tuple[bytes, bytes], ...]:
+    """`Server-Timing: queue;dur=…, upstream;dur=…` in milliseconds (W3C Server Timing), as far as known.
+
+    Why it waited is the queue's description: `queue;dur=1520.0;desc="model_slow"`.
+    """
     parts = [
         b"%s;dur=%.3f" % (name, ns / 1e6)
         for name, ns in ((b"queue", queue_ns), (b"upstream", upstream_ns))
         if ns is not None
     ]
+    if wait_cause and queue_ns is not None:
+        parts[0] += b';desc="%s"' % wait_cause.encode()
     return ((b"server-timing", b", ".join(parts)),) if parts else ()
 
 
 def of_failure(
-    failure: Failure, retry_after_s: int | None, queue_ns: int | None = None, upstream_ns: int | None = None
+    failure: Failure,
+    retry_after_s: int | None,
+    queue_ns: int | None = None,
+    upstream_ns: int | None = None,
+    wait_cause: str = "",
 ) -> Answer:
     """A refusal or a failure as a response.
 
@@ -75,7 +86,7 @@ def of_failure(
         (b"content-length", b"%d" % len(body)),
         _NO_STORE,
         (b"x-admission-reason", failure.reason.encode()),
-        *server_timing(queue_ns, upstream_ns),
+        *server_timing(queue_ns, upstream_ns, wait_cause),
     ]
     if retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % retry_after_s))
@@ -89,27 +100,35 @@ def of_failure(
 
 
 def passed_on(
-    status: int, upstream: Headers, body: bytes, queue_ns: int | None = None, upstream_ns: int | None = None
+    status: int,
+    upstream: Headers,
+    body: bytes,
+    queue_ns: int | None = None,
+    upstream_ns: int | None = None,
+    wait_cause: str = "",
 ) -> Answer:
     """A plain answer of the provider: a completion, or its word on what is wrong with the request."""
     if status >= 400:
         body = _ACCOUNT.sub(b"[withheld]", body)
     length = (b"content-length", b"%d" % len(body))
-    return Answer(status, (*_passed_headers(upstream, queue_ns, upstream_ns), length), body)
+    return Answer(status, (*_passed_headers(upstream, queue_ns, upstream_ns, wait_cause), length), body)
 
 
-def stream_headers(upstream: Headers, queue_ns: int, upstream_ns: int) -> Headers:
+def stream_headers(upstream: Headers, queue_ns: int, upstream_ns: int, wait_cause: str = "") -> Headers:
     """Headers of a stream that is passed on; `upstream_ns` is the time to its first event."""
     # Tells proxies in front of us (nginx) to pass on every event as it comes.
-    return (*_passed_headers(upstream, queue_ns, upstream_ns), (b"x-accel-buffering", b"no"))
+    headers = _passed_headers(upstream, queue_ns, upstream_ns, wait_cause)
+    return (*headers, (b"x-accel-buffering", b"no"))
 
 
-def _passed_headers(upstream: Headers, queue_ns: int | None, upstream_ns: int | None) -> Headers:
+def _passed_headers(
+    upstream: Headers, queue_ns: int | None, upstream_ns: int | None, wait_cause: str
+) -> Headers:
     return (
         *only(upstream, TO_CLIENT),
         _NO_STORE,
         (b"x-admission-reason", b"admitted"),
-        *server_timing(queue_ns, upstream_ns),
+        *server_timing(queue_ns, upstream_ns, wait_cause),
     )
 
 

@@ -21,10 +21,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from agentload.gateway import answers, failures
+from agentload.gateway.boundaries import boundaries
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
 from agentload.gateway.exchange import Exchange
-from agentload.gateway.metrics import Metrics, TenantLabels
+from agentload.gateway.metrics import Metrics, unaccounted
 from agentload.gateway.upstream import Upstream, UpstreamUnreachable
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.snapshot import Snapshot
@@ -58,7 +59,8 @@ async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
 class Pages:
     """Everything that is not a chat call."""
 
-    def __init__(self, driver: Driver, metrics: Metrics) -> None:
+    def __init__(self, config: GatewayConfig, driver: Driver, metrics: Metrics) -> None:
+        self._config = config
         self._driver = driver
         self._metrics = metrics
 
@@ -73,7 +75,6 @@ class Pages:
 
     async def metrics(self, _: Request) -> Response:
         """Prometheus."""
-        self._metrics.read(self._driver.snapshot(tenants=0))
         return Response(self._metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def queue(self, request: Request) -> Response:
@@ -86,7 +87,8 @@ class Pages:
         """Everything the scheduler can say about itself, tenants by name: for this machine only."""
         if not _is_local(request):
             return Response(status_code=403)
-        return _json(self._driver.snapshot(tenants=100))
+        core = self._driver.core
+        return _json(scheduler_view(self._config.policy, self._driver.snapshot(tenants=100), core))
 
     async def models(self, _: Request) -> Response:
         """GET /v1/models: the provider's, not queued."""
@@ -120,6 +122,21 @@ def queue_view(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def scheduler_view(policy: str, seen: Snapshot, core: GatewayCore) -> dict[str, Any]:
+    """The snapshot, and what it cannot know: why requests waited, and how slow the models are."""
+    causes: dict[str, dict[str, int]] = {}
+    for (service_class, cause), count in core.books.causes.items():
+        causes.setdefault(service_class, {})[cause] = round(count)
+    return {
+        "policy": policy,
+        **msgspec.to_builtins(seen),
+        "queues": [boundary._asdict() for boundary in boundaries(seen)],
+        "wait_causes": causes,
+        "slowness": core.admission.diagnosis.slowness(),
+        "unaccounted": unaccounted(seen, core.books),
+    }
+
+
 def _json(value: Any) -> Response:
     headers = {"cache-control": "no-store"}
     return Response(msgspec.json.encode(value), media_type="application/json", headers=headers)
@@ -133,9 +150,9 @@ def _answer(answer: answers.Answer) -> Response:
 
 def build_app(config: GatewayConfig, core: GatewayCore, upstream: Upstream) -> Starlette:
     """The gateway as an ASGI application; connections to the provider live as long as its lifespan."""
-    metrics = Metrics(TenantLabels(config.tenants, core.settings.tenant_labels))
-    driver = Driver(core, upstream, metrics)
-    pages = Pages(driver, metrics)
+    driver = Driver(core, upstream)
+    metrics = Metrics(core.books, lambda: driver.snapshot(tenants=0))
+    pages = Pages(config, driver, metrics)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:

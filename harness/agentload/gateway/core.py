@@ -12,6 +12,7 @@ from random import Random
 
 from agentload.gateway import answers, failures
 from agentload.gateway.answers import Answer
+from agentload.gateway.books import Books
 from agentload.gateway.envelope import Envelope, EnvelopeReader, Rejected
 from agentload.gateway.failures import Failure
 from agentload.gateway.lifecycle import RequestLifecycle
@@ -33,9 +34,12 @@ from agentload.gateway.protocol import (
 )
 from agentload.gateway.readiness import Readiness
 from agentload.gateway.settings import GatewaySettings
-from agentload.model import NS
+from agentload.gateway.tenant_labels import TenantLabels
+from agentload.model import NS, Outcome
 from agentload.scheduler.admission import Admission
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.events import Dispatched
+from agentload.scheduler.events import Event as Decision
 from agentload.scheduler.timers import Timers
 from agentload.scheduler.wall_clock import EPOCH_NS, WallClock
 
@@ -68,6 +72,12 @@ class GatewayCore:
             admission = Admission(config, random, wall_offset_ns=wall_offset_ns)
         self.admission = admission
         self._lifecycle = lifecycle
+        self.books = Books(
+            TenantLabels(config.tenants, settings.tenant_labels),
+            [name for pool in config.pools.values() for name in pool.classes],
+        )
+        """What has become of all requests, in numbers."""
+        self._slow_ns = round(settings.slow_wait_s * NS)
         self.readiness = Readiness(round(settings.readiness_window_s * NS))
         self._retry = config.retry
         self._random = random
@@ -122,7 +132,9 @@ class GatewayCore:
         except Rejected as rejected:
             answer = answers.of_failure(rejected.failure, None)
             actions.append(Respond(event.request_id, answer.status, answer.headers, answer.body))
-            actions.append(_rejection(event.request_id, rejected.failure))
+            record = _rejection(event.request_id, rejected.failure)
+            self.books.enter(record)
+            actions.append(record)
         else:
             self._submit(now_ns, envelope, actions)
 
@@ -149,7 +161,14 @@ class GatewayCore:
             for event in self.admission.poll(now_ns):
                 lifecycle = self._open.get(event.request.id)
                 if lifecycle is not None:
+                    self._explain(now_ns, lifecycle, event)
                     freed |= self._apply(now_ns, lifecycle, event, actions)
+
+    def _explain(self, now_ns: int, lifecycle: RequestLifecycle, event: Decision) -> None:
+        """Tell a request that has waited long, or is refused, why."""
+        if isinstance(event, Dispatched) and event.waited_ns < self._slow_ns:
+            return
+        lifecycle.wait_cause = self.admission.diagnosis.cause(now_ns, event) or ""
 
     def _apply(self, now_ns: int, lifecycle: RequestLifecycle, event: object, actions: list[Action]) -> bool:
         """Tell a lifecycle, and do what it asks of the scheduler. True when that may let others start."""
@@ -185,6 +204,9 @@ class GatewayCore:
     def _close(self, now_ns: int, record: Record) -> None:
         del self._open[record.request_id]
         self._timers.cancel(record.request_id)
+        self.books.enter(record)
+        if record.outcome is Outcome.ANSWERED:
+            self.admission.diagnosis.served(record.model, record.output_tokens, record.upstream_ns)
         if record.dispatched:
             self.readiness.observe(now_ns, failed=record.upstream_failed)
 
@@ -210,4 +232,6 @@ def _rejection(request_id: int, failure: Failure) -> Record:
         output_tokens=0,
         dispatched=False,
         upstream_failed=False,
+        offered=False,
+        admitted=False,
     )

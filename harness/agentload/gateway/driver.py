@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import logging
 import time
-from typing import Protocol
 
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.exchange import Exchange
@@ -19,19 +18,12 @@ SLOW_WAIT_NS = 1_000_000_000
 """Requests that waited longer leave a line in the log, as refused ones do."""
 
 
-class Observer(Protocol):
-    """Hears how requests end."""
-
-    def observe(self, record: Record) -> None: ...
-
-
 class Driver:
     """Feeds events to the core, and its actions to the exchanges that they are for."""
 
-    def __init__(self, core: GatewayCore, upstream: Upstream, observer: Observer) -> None:
+    def __init__(self, core: GatewayCore, upstream: Upstream) -> None:
         self.core = core
         self.upstream = upstream
-        self._observer = observer
         self._exchanges: dict[int, Exchange] = {}
         self._ids = itertools.count(1)
         self._wakeup: asyncio.TimerHandle | None = None
@@ -67,7 +59,6 @@ class Driver:
 
     def _hand_out(self, action: Action) -> None:
         if isinstance(action, Record):
-            self._observer.observe(action)
             log(action)
         exchange = self._exchanges.get(action.request_id)
         if exchange is not None:

@@ -58,6 +58,7 @@ from agentload.model import Outcome
 from agentload.scheduler.config import RetryConfig
 from agentload.scheduler.events import Dispatched, Expired, Refused
 from agentload.scheduler.pool import Reservation
+from agentload.scheduler.reasons import Reason
 
 PROGRESS_TOKENS = 128
 """Output tokens between two reports to the scheduler, which charges the overrun while it happens."""
@@ -88,6 +89,10 @@ class RequestLifecycle:
         self.request = envelope.request
         self.state = State.WAITING
         self.timer_ns: int | None = None
+        self.wait_cause = ""
+        """Why it waited long, or was refused (`WaitCause`): told before the event that says so."""
+        self._admitted = True
+        self._retry_after_s: int | None = None
         self._id = envelope.request.id
         self._call = envelope.call
         self._settings = settings
@@ -109,6 +114,7 @@ class RequestLifecycle:
     # ----------------------------------------------------------------- waiting
 
     def _decided_against(self, now_ns: int, event: Refused | Expired) -> Step:
+        self._admitted = isinstance(event, Expired) or event.reason is Reason.EVICTED
         return self._fail(now_ns, failures.of_decision(event))
 
     def _left_queue(self, now_ns: int, _: ClientLeft) -> Step:
@@ -176,7 +182,8 @@ class RequestLifecycle:
             return [data]
         self.state = State.STREAMING
         reply = self._answer
-        headers = answers.stream_headers(reply.headers, self._waited_ns(now_ns), self._upstream_ns(now_ns))
+        waited, upstream = self._waited_ns(now_ns), self._upstream_ns(now_ns)
+        headers = answers.stream_headers(reply.headers, waited, upstream, self.wait_cause)
         return [ForwardHeaders(self._id, reply.status, headers), data]
 
     def _held_ended(self, now_ns: int, event: UpstreamEnded) -> Step:
@@ -210,7 +217,7 @@ class RequestLifecycle:
     def _passed_on(self, now_ns: int) -> Answer:
         reply = self._answer
         waited, upstream = self._waited_ns(now_ns), self._upstream_ns(now_ns)
-        return answers.passed_on(reply.status, reply.headers, reply.body, waited, upstream)
+        return answers.passed_on(reply.status, reply.headers, reply.body, waited, upstream, self.wait_cause)
 
     # ----------------------------------------------------------------- endings from outside
 
@@ -251,9 +258,11 @@ class RequestLifecycle:
         else:
             status = failure.status
             wait_s = failures.retry_after_s(failure, wait_ns, self._retry, self._random)
+            self._retry_after_s = wait_s
             upstream_ns = self._upstream_ns(now_ns) if self._dispatched_ns is not None else None
+            waited_ns = self._waited_ns(now_ns)
             step.append(
-                self._whole(answers.of_failure(failure, wait_s, self._waited_ns(now_ns), upstream_ns))
+                self._whole(answers.of_failure(failure, wait_s, waited_ns, upstream_ns, self.wait_cause))
             )
         if failure.refused:
             step.append(ProviderRefused(self._id, wait_ns))
@@ -305,6 +314,12 @@ class RequestLifecycle:
             output_tokens=used[1],
             dispatched=self._dispatched_ns is not None,
             upstream_failed=failure is not None and failure.upstream,
+            admitted=self._admitted,
+            wait_cause=self.wait_cause,
+            retry_after_s=self._retry_after_s,
+            model=self.request.model,
+            tool_calls=self.request.tool_calls,
+            tool_seconds=self.request.tool_seconds,
         )
         return [*step, record]
 

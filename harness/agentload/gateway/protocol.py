@@ -172,6 +172,18 @@ class Record(_Message, frozen=True, kw_only=True):
     dispatched: bool
     upstream_failed: bool
     """The provider is to blame: for readiness."""
+    offered: bool = True
+    """It could be read, and the scheduler was asked."""
+    admitted: bool = True
+    """Dispatched, or let into a queue. (Evicted ones were.)"""
+    wait_cause: str = ""
+    """Why it waited long, or was refused for load: a `WaitCause`; empty where there is nothing to explain."""
+    retry_after_s: int | None = None
+    """What the client was told to wait."""
+    model: str = ""
+    tool_calls: int = 0
+    tool_seconds: float = 0.0
+    """Declared, as nobody reports what the tools of a chat call really took."""
 
 
 Action: TypeAlias = (

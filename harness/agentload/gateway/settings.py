@@ -35,5 +35,7 @@ class GatewaySettings(BaseModel):
     """/readyz answers 503 when every upstream call of so many seconds has failed."""
     request_usage: bool = True
     """Ask the provider for a usage block in streams that do not (its event is not passed on)."""
+    slow_wait_s: float = Field(default=1.0, ge=0)
+    """Requests that waited longer are slow: they are told and logged why (see `WaitCause`)."""
     tenant_labels: int = Field(default=50, ge=0)
     """Tenants with a label of their own in /metrics, at most; the others count as `other`."""

@@ -14,6 +14,7 @@ from agentload.scheduler.attempts import AttemptBook
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.deadlines import Deadlines
+from agentload.scheduler.diagnosis import Diagnosis
 from agentload.scheduler.dispatcher import Dispatcher
 from agentload.scheduler.door import Door
 from agentload.scheduler.estimate import Estimator
@@ -93,10 +94,14 @@ class Admission:
         self._events: list[Event] = []
         self._tickets: dict[int, Ticket] = {}
         """All that waits or runs, by request id."""
+        self.diagnosis = Diagnosis(self._dispatcher, self._tickets)
+        """Says why a request waited or was refused, when asked."""
         self._timers = Timers()
         """By request id: when a waiting one must leave."""
         self._provider_ready_ns: int | None = None
         """When the provider's limits let the next one go, if that is what it waits for."""
+        self._held_since_ns: int | None = None
+        """Since when it has been waiting for that."""
         self._draining = False
         self._advanced_ns: int | None = None
         """The instant for which everything has been done; None when something changed since."""
@@ -214,7 +219,12 @@ class Admission:
     def snapshot(self, now_ns: int, *, tenants: int = 100) -> Snapshot:
         """Everything in numbers; of the tenants, those with most waiting and running, at most so many."""
         return take_snapshot(
-            now_ns, self._dispatcher, self._counters, draining=self._draining, tenants=tenants
+            now_ns,
+            self._dispatcher,
+            self._counters,
+            draining=self._draining,
+            tenants=tenants,
+            held_since_ns=self._held_since_ns,
         )
 
     def quotas(self, tenant: str) -> list[Quota]:
@@ -308,6 +318,7 @@ class Admission:
 
     def _dispatch(self, now_ns: int) -> None:
         self._provider_ready_ns = None
+        held_since_ns, self._held_since_ns = self._held_since_ns, None
         while (ticket := self._dispatcher.next(now_ns)) is not None:
             late = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
             if late is not None:
@@ -316,8 +327,10 @@ class Admission:
             ready_ns = self._limits.ready_ns(ticket.provider_tokens)
             if ready_ns > now_ns:
                 self._provider_ready_ns = ready_ns
+                self._held_since_ns = now_ns if held_since_ns is None else held_since_ns
                 return
             self._start(now_ns, ticket)
+            held_since_ns = None
 
     def _start(self, now_ns: int, ticket: Ticket) -> None:
         request = ticket.request

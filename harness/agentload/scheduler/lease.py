@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 
 class Leases:
@@ -15,6 +16,15 @@ class Leases:
 
     def __len__(self) -> int:
         return len(self._until)
+
+    def __iter__(self) -> Iterator[int]:
+        """The holders, the longest silent first."""
+        return iter(self._until)
+
+    def silent_ns(self, now_ns: int) -> int:
+        """For how long the longest silent holder has not been heard of; 0 when nothing is held."""
+        until_ns = self.next_ns()
+        return 0 if until_ns is None else now_ns - (until_ns - self.length_ns)
 
     def renew(self, holder: int, now_ns: int) -> int:
         """The holder, new or known, was heard of; when its lease runs out now."""

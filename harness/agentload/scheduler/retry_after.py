@@ -28,6 +28,11 @@ class VirtualQueue:
     def __init__(self) -> None:
         self._promised_until_ns = 0
 
+    @property
+    def until_ns(self) -> int:
+        """The last place promised; 0 when none ever was."""
+        return self._promised_until_ns
+
     def take(self, free_from_ns: int, interval_ns: int, horizon_ns: int) -> int:
         """The instant of the next place that nobody has been promised.
 

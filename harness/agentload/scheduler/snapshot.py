@@ -53,6 +53,25 @@ class ClassSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What it may use at most, its nominal share and what it may borrow; None: whatever is there."""
     borrowing: bool
     """It uses more than its nominal share."""
+    borrowed_units: float = 0.0
+    """Work units beyond the nominal share."""
+    tag: float = 0.0
+    """Its place among classes in virtual time, in micro-units per weight."""
+    promised_until_ns: int = 0
+    """The last place in the queue that a refused caller was promised; at or before `at_ns`: none is open."""
+
+
+class LaneSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One tenant in one class."""
+
+    weight: float
+    tag: float
+    """Its place in virtual time, in micro-units per weight: the least goes next."""
+    waiting: int
+    waiting_units: float
+    running: int
+    at_cap: bool
+    """It has as many calls in flight as a tenant may."""
 
 
 class TenantSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +79,8 @@ class TenantSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     waiting: int
     running: int
+    lanes: dict[str, LaneSnapshot] = msgspec.field(default_factory=dict[str, LaneSnapshot])
+    """By class."""
 
 
 class PoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +97,10 @@ class PoolSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     provider would have taken more."""
     scale_out_because: str
     """Who, and for want of what; empty when it would not."""
+    leases: int = 0
+    """Calls that hold capacity."""
+    lease_age_ns: int = 0
+    """For how long the longest silent of them has not been heard of."""
 
 
 class ProviderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +111,9 @@ class ProviderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     requests: float | None
     paused_ns: int
     """How long dispatching is still paused, because the provider asked for it."""
+    held_ns: int | None = None
+    """For how long the next in line, for whom there is a place, has been waiting for the provider's limits;
+    None while nobody is."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +136,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_snapshot(
-    now_ns: int, dispatcher: Dispatcher, counters: Counters, *, draining: bool, tenants: int
+    now_ns: int,
+    dispatcher: Dispatcher,
+    counters: Counters,
+    *,
+    draining: bool,
+    tenants: int,
+    held_since_ns: int | None = None,
 ) -> Snapshot:
     """Read everything; changes nothing."""
     classes = {cls.name: _class(now_ns, cls) for cls in dispatcher.classes.values()}
@@ -122,7 +156,7 @@ def take_snapshot(
         tenants=_tenants(dispatcher, tenants) if tenants else {},
         tenants_held=sum(len(cls.queue.lanes) for cls in dispatcher.classes.values()),
         pools={pool.name: _pool(now_ns, pool) for pool in dispatcher.pools},
-        provider=_provider(now_ns, dispatcher.limits),
+        provider=_provider(now_ns, dispatcher.limits, held_since_ns),
         counters=msgspec.structs.replace(counters, refused_by=dict(counters.refused_by)),
     )
 
@@ -142,6 +176,9 @@ def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
         nominal_units=share.nominal_units / UNIT,
         limit_units=None if share.limit is None else share.limit_units / UNIT,
         borrowing=cls.pool.borrowing(share),
+        borrowed_units=max(0, share.units_used - share.nominal_units) / UNIT,
+        tag=share.tag,
+        promised_until_ns=cls.promises.until_ns,
     )
 
 
@@ -154,7 +191,26 @@ def _tenants(dispatcher: Dispatcher, most: int) -> dict[str, TenantSnapshot]:
                 waiting[name] += len(lane.waiting)
                 running[name] += lane.running
     heaviest = nlargest(most, waiting, key=lambda name: (waiting[name] + running[name], name))
-    return {name: TenantSnapshot(waiting=waiting[name], running=running[name]) for name in heaviest}
+    return {
+        name: TenantSnapshot(waiting=waiting[name], running=running[name], lanes=_lanes(dispatcher, name))
+        for name in heaviest
+    }
+
+
+def _lanes(dispatcher: Dispatcher, tenant: str) -> dict[str, LaneSnapshot]:
+    found: dict[str, LaneSnapshot] = {}
+    for cls in dispatcher.classes.values():
+        lane = cls.queue.lanes.get(tenant)
+        if lane is not None and not lane.idle:
+            found[cls.name] = LaneSnapshot(
+                weight=lane.weight,
+                tag=lane.tag,
+                waiting=len(lane.waiting),
+                waiting_units=lane.work / UNIT,
+                running=lane.running,
+                at_cap=lane.blocked,
+            )
+    return found
 
 
 def _pool(now_ns: int, pool: Pool) -> PoolSnapshot:
@@ -167,12 +223,15 @@ def _pool(now_ns: int, pool: Pool) -> PoolSnapshot:
         headroom_slots=pool.headroom_slots,
         scale_out=advice is not None,
         scale_out_because=advice or "",
+        leases=len(pool.leases),
+        lease_age_ns=pool.leases.silent_ns(now_ns),
     )
 
 
-def _provider(now_ns: int, limits: ProviderLimits) -> ProviderSnapshot:
+def _provider(now_ns: int, limits: ProviderLimits, held_since_ns: int | None) -> ProviderSnapshot:
     return ProviderSnapshot(
         tokens=None if limits.tokens is None else limits.tokens.level(now_ns),
         requests=None if limits.requests is None else limits.requests.level(now_ns),
         paused_ns=max(0, limits.paused_until_ns - now_ns),
+        held_ns=None if held_since_ns is None else now_ns - held_since_ns,
     )
