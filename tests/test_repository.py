@@ -27,9 +27,11 @@ PURE_MODULES = (
     "gateway/envelope", "gateway/answers", "gateway/usage", "gateway/protocol", "gateway/failures",
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
     "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
-    "gateway/jobs/settings", "gateway/jobs/stores/memory",
     "gateway/books", "gateway/boundaries", "gateway/histogram", "gateway/job_figures",
     "gateway/tenant_labels",
+    "gateway/jobs/settings", "gateway/jobs/stores/memory", "gateway/jobs/lifecycle", "gateway/jobs/core",
+    "gateway/jobs/front", "gateway/jobs/desk", "gateway/jobs/lanes", "gateway/jobs/gate", "gateway/jobs/eta",
+    "gateway/jobs/ends", "gateway/jobs/reader", "gateway/jobs/registry", "gateway/jobs/views",
 )  # fmt: skip
 PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}

@@ -266,6 +266,22 @@ class EnvelopeReader:
         except ValueError as error:
             raise Rejected(400, "invalid_header", f"X-Not-Before: {error}, got {text[:40]!r}") from None
 
+    def tenant(self, headers: Headers) -> str:
+        """Who sent these headers. Raises Rejected."""
+        return self._identities.tenant(headers)
+
+    def identify(self, headers: Headers) -> tuple[str, str]:
+        """Tenant and service class of these headers. Raises Rejected."""
+        tenant = self._identities.tenant(headers)
+        return tenant, self._service_class(headers, tenant)
+
+    def bounds(self, headers: Headers) -> tuple[float | None, int | None]:
+        """Milliseconds to the deadline, and the most attempts, as far as said. Raises Rejected."""
+        return (
+            _number(headers, "X-Deadline-Ms", None, low=0, high=MAX_DEADLINE_MS),
+            _whole(headers, "X-Max-Attempts", None, low=1, high=1_000),
+        )
+
     def _service_class(self, headers: Headers, tenant: str) -> str:
         contract = self._identities.contract(tenant)
         asked = first(headers, b"x-service-class")

@@ -203,6 +203,6 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
     steps: Annotated[list[StepBody], msgspec.Meta(min_length=1)]
     workflow: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
     service_class: str | None = None
-    deadline_ms: Annotated[float, msgspec.Meta(gt=0, le=7 * 86_400_000)] | None = None
+    deadline_ms: Annotated[float, msgspec.Meta(gt=0, le=86_400_000)] | None = None
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
     max_total_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -17,6 +17,9 @@ from agentload.gateway.jobs.model import Job, JobState, StepEnd, StepResult, Ver
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 SPEND_LIMIT = "spend_limit"
 STEP_REFUSED = "step_refused"
+LEASE_ORPHANED = "lease_orphaned"
+LEASE_LAPSED = "lease_lapsed"
+LOST_LEASES = (LEASE_ORPHANED, LEASE_LAPSED)
 
 
 def claim(job: Job, owner: str, leased_until_ns: int) -> Job:

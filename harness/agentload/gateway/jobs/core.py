@@ -1,0 +1,637 @@
+"""All jobs of one gateway process: events in, actions out. PURE.
+
+It sits beside a GatewayCore (see `front.py`, which carries what passes between the two): chat steps are
+requests at the gateway's own admission, tool steps pass the `ToolGate`. Whatever one call of `handle` wants
+saved is one batch, and the shell makes many batches one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TypeAlias
+
+import msgspec
+
+from agentload.gateway.answers import Answer
+from agentload.gateway.envelope import Envelope, EnvelopeReader, UpstreamCall
+from agentload.gateway.headers import IDEMPOTENCY_KEY
+from agentload.gateway.jobs import lifecycle as jobs
+from agentload.gateway.jobs import states, views
+from agentload.gateway.jobs.desk import Desk
+from agentload.gateway.jobs.ends import of_tool
+from agentload.gateway.jobs.gate import ToolGate
+from agentload.gateway.jobs.lanes import Lane, Lanes
+from agentload.gateway.jobs.lifecycle import JobLifecycle, Phase
+from agentload.gateway.jobs.model import NS, Job, JobSpec, JobState, StepEnd, ToolCall, Verdict
+from agentload.gateway.jobs.protocol import (
+    CancelTool,
+    ChatPosted,
+    JobAction,
+    JobAsked,
+    JobDeleted,
+    JobEnded,
+    JobEvent,
+    JobPosted,
+    JobSubmitted,
+    Persist,
+    Recovered,
+    StartTool,
+    Stored,
+    StoreFailed,
+    ToolAnswered,
+    ToolFailed,
+)
+from agentload.gateway.jobs.registry import Registry
+from agentload.gateway.jobs.settings import JobsSettings
+from agentload.gateway.jobs.store import Applied, Change, Delete, Fenced, Outcome, Renew
+from agentload.gateway.protocol import Drain, Respond, Stop, Tick
+from agentload.gateway.settings import GatewaySettings
+from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.timers import Timers
+from agentload.scheduler.wall_clock import EPOCH_NS
+from agentload.scheduler.work import Request
+
+
+class AskAdmission(msgspec.Struct, frozen=True):
+    """Submit a chat step's request to the gateway's core, and hold back its call until LetGo."""
+
+    request_id: int
+    envelope: Envelope
+
+
+class LetGo(msgspec.Struct, frozen=True):
+    """The lease is safe: make the call that was held back."""
+
+    request_id: int
+
+
+class CallOff(msgspec.Struct, frozen=True):
+    """Nobody wants that request any more."""
+
+    request_id: int
+
+
+Wish: TypeAlias = AskAdmission | LetGo | CallOff
+"""What the jobs want of the gateway's core."""
+CoreAction: TypeAlias = JobAction | Respond | Wish
+CoreEvent: TypeAlias = JobEvent | Tick | Drain | Stop
+
+_WAITING = (Phase.WAITING, Phase.ASKING)
+
+
+class Counters(msgspec.Struct):
+    """What has happened to jobs since this process began."""
+
+    accepted: int = 0
+    begun: int = 0
+    """Deliveries."""
+    reclaimed: int = 0
+    """Leases that were orphaned or lapsed."""
+    retried: int = 0
+    """Deliveries that failed and are made again."""
+    parked: int = 0
+    """Times that admission would not have a step now."""
+    fenced: int = 0
+    """Writes that were too late: another has the job, or it has ended."""
+    store_failures: int = 0
+    completed: int = 0
+    failed: int = 0
+    expired: int = 0
+    cancelled: int = 0
+
+
+class JobsCore:
+    """Every decision about jobs. Not thread-safe: one loop drives it.
+
+    `lifecycle` and the methods with a safeguard in them can be replaced, to see what it is worth.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        settings: JobsSettings,
+        gateway: GatewaySettings,
+        random: Random,
+        keys: Mapping[str, str] | None = None,
+        *,
+        wall_offset_ns: int = EPOCH_NS,
+        lifecycle: type[JobLifecycle] = JobLifecycle,
+    ) -> None:
+        """`wall_offset_ns`: Unix time when the clock of `now_ns` is at 0. `keys`: secret key → tenant."""
+        self.settings = settings
+        self.counters = Counters()
+        self.registry = Registry()
+        self.lanes = Lanes()
+        self._wall_offset_ns = wall_offset_ns
+        self._random = random
+        self._retry = config.retry
+        self._owner = f"{random.getrandbits(64):016x}"
+        self._lifecycle = lifecycle
+        who = EnvelopeReader(config, gateway, keys or {})
+        self._desk = Desk(config, settings, who, gateway.max_body_bytes, random, self.registry, self.lanes)
+        self._gate = ToolGate(settings.tool_slots, settings.tool_tenant_most)
+        self._draining = False
+        self._batches: dict[int, list[tuple[JobLifecycle | None, Change]]] = {}
+        self._last_batch = 0
+        self._last_request = 0
+        self._requests: dict[int, int] = {}
+        """Number of the job, by the id of its chat step's request."""
+        self._request_of: dict[int, int] = {}
+        self._calls: dict[int, int] = {}
+        """Number of the job, by the id of its tool's call."""
+        self._call_of: dict[int, int] = {}
+        self._slot_of: dict[int, str] = {}
+        """Tenant whose slot of the gate a job holds, by its number."""
+        self._timers = Timers()
+        self._lane_timers = Timers()
+        self._beat_ns: int | None = None
+        self._leased: dict[int, JobLifecycle] = {}
+        """Jobs in service, by number."""
+        # What one call of `handle` gathers.
+        self._out: list[CoreAction] = []
+        self._changes: list[tuple[JobLifecycle | None, Change]] = []
+        self._dirty: dict[int, Lane] = {}
+
+    # ----------------------------------------------------------------- what others tell it
+
+    def handle(self, now_ns: int, event: CoreEvent) -> list[CoreAction]:
+        """Take one event; everything that is to be done now, in order."""
+        at_ns = now_ns + self._wall_offset_ns
+        match event:
+            case JobPosted() | ChatPosted():
+                self._posted(at_ns, event)
+            case JobSubmitted():
+                self._submitted(at_ns, event.request_id, event.spec, preferred=False)
+            case JobAsked():
+                self._asked(at_ns, event)
+            case JobDeleted():
+                self._deleted(at_ns, event)
+            case Stored():
+                self._stored(at_ns, event)
+            case StoreFailed():
+                self._store_failed(at_ns, event)
+            case ToolAnswered():
+                self._tool_ended(at_ns, event.call_id, of_tool(event, self.settings.max_output_bytes))
+            case ToolFailed():
+                end = StepEnd(verdict=Verdict.RETRY, reason=event.reason, message=event.message)
+                self._tool_ended(at_ns, event.call_id, end)
+            case Recovered():
+                self._recovered(at_ns, event.jobs)
+            case Tick():
+                self._tick(at_ns)
+            case Drain():
+                self._drain(at_ns)
+            case Stop():
+                self._stop(at_ns)
+        return self._finish(at_ns)
+
+    def chat_granted(self, now_ns: int, request_id: int) -> list[CoreAction]:
+        """Admission lets a chat step go; its call is held back until LetGo."""
+        at_ns = now_ns + self._wall_offset_ns
+        lifecycle = self._of_request(request_id)
+        if lifecycle is not None:
+            self._tell(at_ns, lifecycle, jobs.Granted())
+        return self._finish(at_ns)
+
+    def chat_ended(self, now_ns: int, request_id: int, end: StepEnd) -> list[CoreAction]:
+        """A chat step's request has ended, in service or before."""
+        at_ns = now_ns + self._wall_offset_ns
+        lifecycle = self._of_request(request_id)
+        if lifecycle is not None:
+            self._forget_request(lifecycle.job.number)
+            if end.verdict is Verdict.PARKED:
+                self._pause(at_ns, lifecycle.job, end)
+            if end.verdict is Verdict.DONE and lifecycle.phase is Phase.RUNNING:
+                self._desk.pace(lifecycle.job.service_class).chat(at_ns - lifecycle.begun_ns)
+            self._tell(at_ns, lifecycle, jobs.Ended(end))
+        return self._finish(at_ns)
+
+    def next_wakeup_ns(self) -> int | None:
+        """When to send a Tick at the latest; None when only another event can change anything."""
+        oldest_ns = self.registry.oldest_end_ns()
+        stale_ns = None if oldest_ns is None else oldest_ns + round(self.settings.retention_s * NS)
+        due = (self._timers.next_ns(), self._lane_timers.next_ns(), self._beat_ns, stale_ns)
+        at_ns = min((one for one in due if one is not None), default=None)
+        return None if at_ns is None else at_ns - self._wall_offset_ns
+
+    @property
+    def in_service(self) -> int:
+        """Jobs that are leased or about to be, and batches that are being written."""
+        return len(self._leased) + len(self._request_of) + len(self._slot_of) + len(self._batches)
+
+    # ----------------------------------------------------------------- requests
+
+    def _posted(self, at_ns: int, event: JobPosted | ChatPosted) -> None:
+        spec = self._desk.read(event)
+        if isinstance(spec, JobSpec):
+            self._submitted(at_ns, event.request_id, spec, preferred=isinstance(event, ChatPosted))
+        else:
+            self._out.append(Respond(event.request_id, spec.status, spec.headers, spec.body))
+
+    def _submitted(self, at_ns: int, request_id: int, spec: JobSpec, *, preferred: bool) -> None:
+        known = self.registry.with_key(spec.tenant, spec.key)
+        refused: Answer | None
+        if known is not None and known.job.digest != spec.digest:
+            refused = views.refusal(views.CONFLICT)
+        elif known is not None:
+            return self._same_again(at_ns, known, request_id, preferred=preferred)
+        elif self._draining:
+            refused = self._desk.try_later(at_ns, views.SHUTTING_DOWN, spec.service_class)
+        else:
+            refused = self._desk.refused(at_ns, spec)
+        if refused is not None:
+            return self._out.append(Respond(request_id, refused.status, refused.headers, refused.body))
+        lifecycle = self._new(at_ns, spec)
+        self._desk.await_acceptance(lifecycle.job.number, request_id, preferred=preferred)
+        return self._accept(at_ns, lifecycle)
+
+    def _same_again(self, at_ns: int, known: JobLifecycle, request_id: int, *, preferred: bool) -> None:
+        """The same key with the same body: the same answer, as soon as the job is safe."""
+        if known.phase is Phase.STORING:
+            self._desk.await_acceptance(known.job.number, request_id, preferred=preferred)
+        else:
+            self._out.append(self._desk.accept(at_ns, known, request_id, preferred=preferred))
+
+    def _accept(self, at_ns: int, lifecycle: JobLifecycle) -> None:
+        """Nobody is told of it before it is safe."""
+        self._carry_out(at_ns, lifecycle, lifecycle.insert())
+
+    def _new(self, at_ns: int, spec: JobSpec) -> JobLifecycle:
+        job = Job(
+            id=f"job_{self._random.getrandbits(80):020x}",
+            number=self.registry.last_number + 1,
+            tenant=spec.tenant,
+            service_class=spec.service_class,
+            workflow=spec.workflow,
+            steps=spec.steps,
+            steps_total=len(spec.steps),
+            created_at_ns=at_ns,
+            deadline_at_ns=at_ns + round(spec.deadline_s * NS),
+            max_attempts=spec.max_attempts,
+            max_total_tokens=spec.max_total_tokens,
+            key=spec.key,
+            digest=spec.digest,
+        )
+        lifecycle = self._make(job, stored=False)
+        lifecycle.beyond = self._desk.beyond(spec)
+        self.registry.add(lifecycle)
+        return lifecycle
+
+    def _make(self, job: Job, *, stored: bool) -> JobLifecycle:
+        return self._lifecycle(
+            job, self.settings, self._retry, self._random, owner=self._owner, stored=stored
+        )
+
+    def _asked(self, at_ns: int, event: JobAsked) -> None:
+        found = self._desk.find(event.headers, event.job_id)
+        if isinstance(found, JobLifecycle):
+            self._out.append(self._desk.show(at_ns, found, event.request_id))
+        else:
+            self._out.append(Respond(event.request_id, found.status, found.headers, found.body))
+
+    def _deleted(self, at_ns: int, event: JobDeleted) -> None:
+        found = self._desk.find(event.headers, event.job_id)
+        if not isinstance(found, JobLifecycle):
+            self._out.append(Respond(event.request_id, found.status, found.headers, found.body))
+        elif found.phase is Phase.ENDED:
+            self._out.append(self._desk.show(at_ns, found, event.request_id))
+        else:
+            self._desk.await_end(found.job.number, event.request_id)
+            self._tell(at_ns, found, jobs.Cancel())
+
+    # ----------------------------------------------------------------- the store
+
+    def _recovered(self, at_ns: int, found: tuple[Job, ...]) -> None:
+        for job in found:
+            lifecycle = self._make(job, stored=True)
+            if job.state.ended:
+                lifecycle.phase = Phase.ENDED
+                self.registry.add(lifecycle)
+                continue
+            self.registry.add(lifecycle)
+            lane = self.lanes.of(job.service_class, job.tenant)
+            self.lanes.join(lane, job.number)
+            effects = lifecycle.recovered(at_ns)
+            self._moved(at_ns, lifecycle, Phase.WAITING)
+            self._carry_out(at_ns, lifecycle, effects)
+
+    def _stored(self, at_ns: int, event: Stored) -> None:
+        for (lifecycle, change), outcome in zip(
+            self._batches.pop(event.batch, ()), event.outcomes, strict=True
+        ):
+            self.counters.fenced += isinstance(outcome, Fenced)
+            if lifecycle is not None:
+                self._saved(at_ns, lifecycle, change, outcome)
+
+    def _saved(self, at_ns: int, lifecycle: JobLifecycle, change: Change, outcome: Outcome) -> None:
+        if isinstance(change, Renew):
+            if isinstance(outcome, Applied):
+                self._tell(at_ns, lifecycle, jobs.Renewed(change.leased_until_ns))
+            else:
+                self._tell(at_ns, lifecycle, jobs.NotRenewed(outcome))
+            return
+        new = lifecycle.phase is Phase.STORING
+        self._tell(at_ns, lifecycle, jobs.Saved(outcome))
+        if new and lifecycle.phase is not Phase.LOST:
+            self.counters.accepted += 1
+            self._out.extend(self._desk.accepted(at_ns, lifecycle))
+
+    def _store_failed(self, at_ns: int, event: StoreFailed) -> None:
+        self.counters.store_failures += 1
+        for lifecycle, change in self._batches.pop(event.batch, ()):
+            if lifecycle is None or isinstance(change, Renew):
+                continue  # a lease that cannot be renewed lapses
+            if lifecycle.phase is Phase.STORING:
+                self._out.extend(self._desk.not_accepted(at_ns, lifecycle))
+            self._tell(at_ns, lifecycle, jobs.NotSaved())
+            self._out.extend(self._desk.not_ended(at_ns, lifecycle))
+
+    # ----------------------------------------------------------------- time
+
+    def _tick(self, at_ns: int) -> None:
+        while (number := self._timers.pop_due(at_ns)) is not None:
+            lifecycle = self.registry.by_number.get(number)
+            if lifecycle is not None:
+                self._tell(at_ns, lifecycle, jobs.TimeUp())
+        while (number := self._lane_timers.pop_due(at_ns)) is not None:
+            lane = self.lanes.numbered(number)
+            if lane is not None:
+                self._dirty[lane.number] = lane
+        if self._beat_ns is not None and at_ns >= self._beat_ns:
+            self._beat(at_ns)
+        self._prune(at_ns)
+
+    def _beat(self, at_ns: int) -> None:
+        """Renew every lease that is held. (One that has lapsed has been taken away already.)"""
+        until_ns = at_ns + round(self.settings.lease_s * NS)
+        for lifecycle in self._leased.values():
+            job = lifecycle.job
+            self._changes.append((lifecycle, Renew(job.id, job.token, until_ns)))
+        self._beat_ns = at_ns + round(self.settings.beat_s * NS) if self._leased else None
+
+    def _prune(self, at_ns: int) -> None:
+        settings = self.settings
+        before_ns = at_ns - round(settings.retention_s * NS)
+        while (stale := self.registry.pop_stale(before_ns, settings.max_kept)) is not None:
+            self._changes.append((None, Delete(stale.job.id)))
+
+    def _drain(self, at_ns: int) -> None:
+        """Take no more, and begin nothing; what is in service may finish."""
+        self._draining = True
+        for number in list(self._request_of):
+            lifecycle = self.registry.by_number[number]
+            if lifecycle.phase is Phase.ASKING:
+                self._tell(at_ns, lifecycle, jobs.Release())
+
+    def _stop(self, at_ns: int) -> None:
+        """Give back what is in service."""
+        self._draining = True
+        for number in [*self._request_of, *self._slot_of]:
+            lifecycle = self.registry.by_number.get(number)
+            if lifecycle is not None:
+                self._tell(at_ns, lifecycle, jobs.Release())
+
+    # ----------------------------------------------------------------- lanes and the gate
+
+    def _pause(self, at_ns: int, job: Job, end: StepEnd) -> None:
+        """Admission will have none of this lane now: it asks again when it was told to, not before."""
+        self.counters.parked += 1
+        lane = self.lanes.of(job.service_class, job.tenant)
+        wait_s = end.retry_after_s or self._retry.base_seconds * (0.5 + self._random.random() / 2)
+        lane.paused_until_ns = max(lane.paused_until_ns, at_ns + round(wait_s * NS))
+        self._lane_timers.set(lane.number, lane.paused_until_ns)
+
+    def _pump(self, at_ns: int) -> None:
+        """Put before admission, and before the gate, what may go there now."""
+        while self._dirty:
+            lane = self._dirty.pop(next(iter(self._dirty)))
+            while (number := lane.pop(at_ns, self.settings.ahead)) is not None:
+                lifecycle = self.registry.by_number.get(number)
+                if lifecycle is not None and self._may_ask(at_ns, lifecycle):
+                    self._ask(at_ns, lifecycle)
+            if not lane.members and not lane.asking and at_ns >= lane.paused_until_ns:
+                self.lanes.forget(lane)
+
+    def _may_ask(self, at_ns: int, lifecycle: JobLifecycle) -> bool:
+        return lifecycle.phase is Phase.WAITING and lifecycle.job.not_before_ns <= at_ns
+
+    def _ask(self, at_ns: int, lifecycle: JobLifecycle) -> None:
+        job, chat = lifecycle.job, lifecycle.step.chat
+        assert chat is not None
+        self._tell(at_ns, lifecycle, jobs.Asked())
+        expected = chat.input_tokens + (chat.max_output_tokens or 0)
+        if job.max_total_tokens is not None and job.total_tokens + expected > job.max_total_tokens:
+            message = f"{job.total_tokens} of {job.max_total_tokens} tokens are spent, {expected} needed"
+            end = StepEnd(verdict=Verdict.REFUSED, reason=states.SPEND_LIMIT, message=message)
+            return self._tell(at_ns, lifecycle, jobs.Ended(end))
+        self._last_request -= 1
+        self._requests[self._last_request] = job.number
+        self._request_of[job.number] = self._last_request
+        return self._out.append(AskAdmission(self._last_request, self._envelope(at_ns, lifecycle)))
+
+    def _envelope(self, at_ns: int, lifecycle: JobLifecycle) -> Envelope:
+        """The step as any other request of its tenant and class, with the run's deadline and attempts."""
+        job, chat = lifecycle.job, lifecycle.step.chat
+        assert chat is not None
+        request = Request(
+            id=self._last_request,
+            tenant=job.tenant,
+            service_class=job.service_class,
+            workflow=job.workflow,
+            model=chat.model,
+            input_tokens=chat.input_tokens,
+            text_chars=chat.text_chars,
+            max_output_tokens=chat.max_output_tokens,
+            body_bytes=len(chat.body),
+            arrived_ns=at_ns - self._wall_offset_ns,
+            deadline_ns=job.deadline_at_ns - self._wall_offset_ns,
+            attempt=job.failures,
+            max_attempts=job.max_attempts,
+            run_id=job.id,
+        )
+        headers = ((IDEMPOTENCY_KEY, self.step_key(job).encode()),)
+        return Envelope(request=request, call=UpstreamCall(body=chat.body, headers=headers))
+
+    def _pump_gate(self, at_ns: int) -> None:
+        while (granted := self._gate.next()) is not None:
+            tenant, number = granted
+            lifecycle = self.registry.by_number.get(number)
+            if lifecycle is None or not self._may_ask(at_ns, lifecycle):
+                self._gate.free(tenant)  # it has ended, or has a slot already
+                continue
+            self._slot_of[number] = tenant
+            self._tell(at_ns, lifecycle, jobs.Asked())
+            self._tell(at_ns, lifecycle, jobs.Granted())
+
+    # ----------------------------------------------------------------- deliveries
+
+    def step_key(self, job: Job) -> str:
+        """The idempotency key of the step that is next: the same at every delivery."""
+        return f"{job.id}:{job.step}"
+
+    def _begin(self, at_ns: int, lifecycle: JobLifecycle) -> None:
+        """The lease is safe."""
+        job, tool = lifecycle.job, lifecycle.step.tool
+        self.counters.begun += 1
+        self._desk.pace(job.service_class).began(at_ns)
+        if tool is None:
+            self._out.append(LetGo(self._request_of[job.number]))
+        else:
+            self._last_request -= 1
+            self._calls[self._last_request] = job.number
+            self._call_of[job.number] = self._last_request
+            self._out.append(self._start_tool(at_ns, lifecycle, tool))
+
+    def _start_tool(self, at_ns: int, lifecycle: JobLifecycle, tool: ToolCall) -> StartTool:
+        job, timeout_s = lifecycle.job, lifecycle.patience_s(at_ns)
+        asked = {
+            "seconds": tool.seconds,
+            "side_effect": tool.side_effect,
+            "payload": msgspec.Raw(tool.payload),
+        }
+        return StartTool(
+            call_id=self._last_request,
+            name=tool.name,
+            headers=(
+                (b"content-type", b"application/json"),
+                (IDEMPOTENCY_KEY, self.step_key(job).encode()),
+                (b"x-job-id", job.id.encode()),
+                (b"x-job-step", b"%d" % job.step),
+                (b"x-attempt", b"%d" % job.failures),
+            ),
+            body=msgspec.json.encode(asked),
+            connect_timeout_ns=round(min(self.settings.tool_connect_s, timeout_s) * NS),
+            timeout_ns=round(timeout_s * NS),
+        )
+
+    def _tool_ended(self, at_ns: int, call_id: int, end: StepEnd) -> None:
+        number = self._calls.get(call_id)
+        lifecycle = None if number is None else self.registry.by_number.get(number)
+        if lifecycle is not None:
+            self._forget_call(lifecycle.job.number)
+            self._tell(at_ns, lifecycle, jobs.Ended(end))
+
+    def _abandon(self, number: int) -> None:
+        """End what is under way for the job; its news is not listened to any more."""
+        request_id = self._request_of.get(number)
+        if request_id is not None:
+            self._out.append(CallOff(request_id))
+            self._forget_request(number)
+        call_id = self._call_of.get(number)
+        if call_id is not None:
+            self._out.append(CancelTool(call_id))
+        self._forget_call(number)
+
+    def _of_request(self, request_id: int) -> JobLifecycle | None:
+        number = self._requests.get(request_id)
+        return None if number is None else self.registry.by_number.get(number)
+
+    def _forget_request(self, number: int) -> None:
+        request_id = self._request_of.pop(number, None)
+        if request_id is not None:
+            del self._requests[request_id]
+
+    def _forget_call(self, number: int) -> None:
+        call_id = self._call_of.pop(number, None)
+        if call_id is not None:
+            del self._calls[call_id]
+        if number in self._slot_of:
+            self._free_slot(number)
+
+    def _free_slot(self, number: int) -> None:
+        self._gate.free(self._slot_of.pop(number))
+
+    # ----------------------------------------------------------------- telling lifecycles
+
+    def _tell(self, at_ns: int, lifecycle: JobLifecycle, event: object) -> None:
+        """Tell one job, keep the books of where it is, and do what it wants done."""
+        before, failures = lifecycle.phase, lifecycle.job.failures
+        effects = lifecycle.handle(at_ns, event)
+        if lifecycle.job.failures > failures:
+            self.counters.retried += not lifecycle.job.state.ended
+            self.counters.reclaimed += lifecycle.job.reason in states.LOST_LEASES
+        self._moved(at_ns, lifecycle, before)
+        self._carry_out(at_ns, lifecycle, effects)
+
+    def _moved(self, at_ns: int, lifecycle: JobLifecycle, before: Phase) -> None:
+        after, job = lifecycle.phase, lifecycle.job
+        if lifecycle.timer_ns is not None:
+            self._timers.set(job.number, lifecycle.timer_ns)
+        else:
+            self._timers.cancel(job.number)
+        if after is before:
+            return
+        self._keep_lane(lifecycle, before, after)
+        if after is Phase.RUNNING:
+            self._leased[job.number] = lifecycle
+            if self._beat_ns is None:
+                self._beat_ns = at_ns + round(self.settings.beat_s * NS)
+        elif before is Phase.RUNNING:
+            del self._leased[job.number]
+        if after is Phase.ENDED:
+            self._ended(at_ns, lifecycle)
+        elif after is Phase.LOST:
+            self.registry.drop(lifecycle)
+            self._out.extend(self._desk.lost(lifecycle))
+
+    def _keep_lane(self, lifecycle: JobLifecycle, before: Phase, after: Phase) -> None:
+        job = lifecycle.job
+        lane = self.lanes.of(job.service_class, job.tenant)
+        self._dirty[lane.number] = lane
+        if (before in _WAITING) and (after not in _WAITING):
+            self.lanes.leave(lane, job.number)
+        elif (after in _WAITING) and (before not in _WAITING):
+            self.lanes.join(lane, job.number)
+        if Phase.ASKING in (before, after) and lifecycle.asks_admission:
+            lane.asking += 1 if after is Phase.ASKING else -1
+
+    def _ended(self, at_ns: int, lifecycle: JobLifecycle) -> None:
+        job = lifecycle.job
+        self.registry.end(lifecycle)
+        name = job.state.value
+        setattr(self.counters, name, getattr(self.counters, name) + 1)
+        if job.state is JobState.COMPLETED:
+            backlog = self.lanes.waiting(job.service_class) > 0
+            self._desk.pace(job.service_class).ended(at_ns, backlog=backlog)
+        self._out.extend(self._desk.ended(at_ns, lifecycle))
+        self._out.append(JobEnded(job))
+        self._prune(at_ns)
+
+    def _carry_out(self, at_ns: int, lifecycle: JobLifecycle, effects: jobs.Effects) -> None:
+        number = lifecycle.job.number
+        for effect in effects:
+            match effect:
+                case jobs.Write():
+                    self._changes.append((lifecycle, effect.change))
+                case jobs.Begin():
+                    self._begin(at_ns, lifecycle)
+                case jobs.Abandon():
+                    self._abandon(number)
+                case jobs.Wait():
+                    self._enlist(at_ns, lifecycle)
+
+    def _enlist(self, at_ns: int, lifecycle: JobLifecycle) -> None:
+        """It is ready, unless its time has not come: then its timer brings it back."""
+        job = lifecycle.job
+        if job.not_before_ns > at_ns:
+            return
+        if lifecycle.asks_admission:
+            lane = self.lanes.of(job.service_class, job.tenant)
+            lane.ready(job.number)
+            self._dirty[lane.number] = lane
+        else:
+            self._gate.ready(job.tenant, job.number)
+
+    def _finish(self, at_ns: int) -> list[CoreAction]:
+        """Let go what may go; then everything that was gathered, and one batch for the store."""
+        if not self._draining:
+            self._pump_gate(at_ns)
+            self._pump(at_ns)
+        if self._changes:
+            self._last_batch += 1
+            self._batches[self._last_batch] = self._changes
+            self._out.append(Persist(self._last_batch, tuple(change for _, change in self._changes)))
+            self._changes = []
+        out, self._out = self._out, []
+        return out
