@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
+from agentload.gateway.comeback import RetryEnvelope
 from agentload.gateway.failures import Failure
 from agentload.gateway.headers import TO_CLIENT, Headers, first, only
 from agentload.model import NS
@@ -72,15 +73,20 @@ def of_failure(
     queue_ns: int | None = None,
     upstream_ns: int | None = None,
     wait_cause: str = "",
+    envelope: RetryEnvelope | None = None,
 ) -> Answer:
     """A refusal or a failure as a response.
 
     A 429 with a promise also carries the IETF's `RateLimit` field
     (draft-ietf-httpapi-ratelimit-headers-10), which says the same as its Retry-After, as that draft
     demands. `x-should-retry` is what official SDKs obey: where the same request would be refused again,
-    they are told not to send it.
+    they are told not to send it. `envelope`: how to come back, for clients that read more than headers.
     """
     body = error_json(failure.status, failure.reason, failure.message)
+    if retry_after_s is not None and envelope is not None:
+        # error_json keeps the bodies that it has made: this is written behind what all of a kind share.
+        own = b',"retry_after_seconds":%d,"retry":%b}' % (retry_after_s, msgspec.json.encode(envelope))
+        body = body[:-1] + own
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

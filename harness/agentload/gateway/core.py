@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
+import msgspec
+
 from agentload.gateway import answers, failures
 from agentload.gateway.answers import Answer
 from agentload.gateway.books import Books
+from agentload.gateway.comeback import Comeback
 from agentload.gateway.envelope import Envelope, EnvelopeReader, Rejected
 from agentload.gateway.failures import Failure
 from agentload.gateway.lifecycle import RequestLifecycle
@@ -21,6 +24,7 @@ from agentload.gateway.protocol import (
     Arrived,
     Drain,
     Event,
+    ForwardHeaders,
     Progress,
     ProviderRefused,
     Record,
@@ -32,6 +36,7 @@ from agentload.gateway.protocol import (
     TimedOut,
     Withdraw,
 )
+from agentload.gateway.rate_limit_fields import rate_limit_fields
 from agentload.gateway.readiness import Readiness
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.tenant_labels import TenantLabels
@@ -78,6 +83,9 @@ class GatewayCore:
         )
         """What has become of all requests, in numbers."""
         self._slow_ns = round(settings.slow_wait_s * NS)
+        self._comeback = Comeback(admission, config.retry, random, self._wall)
+        self._limited = any(tenant.is_limited for tenant in config.tenants.values())
+        """Whether any tenant has limits to be told of."""
         self.readiness = Readiness(round(settings.readiness_window_s * NS))
         self._retry = config.retry
         self._random = random
@@ -140,7 +148,9 @@ class GatewayCore:
 
     def _submit(self, now_ns: int, envelope: Envelope, actions: list[Action]) -> None:
         request = envelope.request
-        self._open[request.id] = self._lifecycle(envelope, self.settings, self._retry, self._random)
+        lifecycle = self._lifecycle(envelope, self.settings, self._retry, self._random)
+        lifecycle.comeback = self._comeback
+        self._open[request.id] = lifecycle
         self.admission.submit(now_ns, request)
         self._dispatch(now_ns, actions)
 
@@ -195,11 +205,22 @@ class GatewayCore:
                 case Record():
                     self._close(now_ns, item)
                     actions.append(item)
+                case Respond() | ForwardHeaders() if self._limited:
+                    actions.append(self._with_limits(now_ns, lifecycle.request.tenant, item))
                 case _:
                     actions.append(item)
         if lifecycle.timer_ns is not None:
             self._timers.set(request_id, lifecycle.timer_ns)
         return freed
+
+    def _with_limits(
+        self, now_ns: int, tenant: str, answer: Respond | ForwardHeaders
+    ) -> Respond | ForwardHeaders:
+        """The answer, and what its tenant's own limits are like by now."""
+        quotas = self.admission.quotas(tenant)
+        if not quotas:
+            return answer
+        return msgspec.structs.replace(answer, headers=(*answer.headers, *rate_limit_fields(now_ns, quotas)))
 
     def _close(self, now_ns: int, record: Record) -> None:
         del self._open[record.request_id]

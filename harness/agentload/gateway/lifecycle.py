@@ -24,6 +24,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from agentload.gateway import answers, failures
 from agentload.gateway.answers import Answer
+from agentload.gateway.comeback import Comeback
 from agentload.gateway.envelope import Envelope
 from agentload.gateway.failures import Failure
 from agentload.gateway.patience import Patience
@@ -105,6 +106,8 @@ class RequestLifecycle:
         self._patience: Patience | None = None
         self._reply: UpstreamReply | None = None
         self._reported_tokens = 0
+        self.comeback: Comeback | None = None
+        """Knows when a place is free. None: clients are told what the provider says, or the usual base."""
 
     def handle(self, now_ns: int, event: object) -> Step:
         """Take one event; what is to be done now, in order."""
@@ -257,16 +260,24 @@ class RequestLifecycle:
             step.append(FailStream(self._id, answers.failure_event(failure)))
         else:
             status = failure.status
-            wait_s = failures.retry_after_s(failure, wait_ns, self._retry, self._random)
-            self._retry_after_s = wait_s
             upstream_ns = self._upstream_ns(now_ns) if self._dispatched_ns is not None else None
-            waited_ns = self._waited_ns(now_ns)
-            step.append(
-                self._whole(answers.of_failure(failure, wait_s, waited_ns, upstream_ns, self.wait_cause))
-            )
+            step.append(self._whole(self._told(now_ns, failure, wait_ns, upstream_ns)))
         if failure.refused:
             step.append(ProviderRefused(self._id, wait_ns))
         return step + self._end(now_ns, failure.outcome, status, failure.reason, failure)
+
+    def _told(self, now_ns: int, failure: Failure, pause_ns: int | None, upstream_ns: int | None) -> Answer:
+        """What became of it, and how to come back where that is of use."""
+        waited_ns, request = self._waited_ns(now_ns), self.request
+        if self.comeback is None:
+            wait_s = failures.retry_after_s(failure, pause_ns, self._retry, self._random)
+        else:
+            wait_s = self.comeback.seconds(now_ns, failure, request, pause_ns)
+        envelope = None
+        if wait_s is not None and self.comeback is not None:
+            envelope = self.comeback.envelope(now_ns, request, wait_s)
+        self._retry_after_s = wait_s
+        return answers.of_failure(failure, wait_s, waited_ns, upstream_ns, self.wait_cause, envelope)
 
     def _respond(self, now_ns: int, answer: Answer, outcome: Outcome, reason: str) -> Step:
         return [self._whole(answer), *self._end(now_ns, outcome, answer.status, reason)]

@@ -77,9 +77,7 @@ class Admission:
         advice = self.advice(config.retry, random)
         self._deadlines = Deadlines(self._estimator, enforced=policy.admits)
         self._book = self.attempts(config.retry)
-        self._refusals = Refusals(
-            config.retry, advice, self._forecast, self._limits, self._book, self._expected_units
-        )
+        self._refusals = Refusals(config.retry, advice, self._forecast, self._limits, self._book)
         self._door = self.door(
             config,
             self._meter,
@@ -227,6 +225,11 @@ class Admission:
             held_since_ns=self._held_since_ns,
         )
 
+    def expected_units(self, request: Request) -> float:
+        """The work units that a request is taken for, by what it declares and what its kind has been like."""
+        tokens = self._estimator.output_tokens(request)
+        return self._meter.work(request, request.input_tokens, tokens) / UNIT
+
     def quotas(self, tenant: str) -> list[Quota]:
         """The tenant's own limits, for the fields that tell it of them."""
         return self._door.quotas(tenant)
@@ -260,10 +263,6 @@ class Admission:
         # The bounds are those of waiting: ask them only of a request that does not start at once.
         self._advance(now_ns)
         return self._refused_to_wait(now_ns, ticket) if ticket.state is State.WAITING else None
-
-    def _expected_units(self, request: Request) -> float:
-        tokens = self._estimator.output_tokens(request)
-        return self._meter.work(request, request.input_tokens, tokens) / UNIT
 
     def _ticket(self, now_ns: int, request: Request, cls: ServiceClass, lane: TenantLane) -> Ticket:
         output_tokens = self._estimator.output_tokens(request)

@@ -152,6 +152,11 @@ class TenantConfig(_Section):
     budget: BudgetConfig | None = None
     """What it may spend. None: `budgets.tenant`."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has limits of its own."""
+        return self.requests_per_minute is not None or self.tokens_per_minute is not None
+
 
 class UpstreamLimits(_Section):
     """The provider's limits, which the gateway must never offer more than."""

@@ -31,8 +31,6 @@ class Refused(msgspec.Struct, frozen=True):
     """How long it would have waited; None when it was refused for another reason than load."""
     due_ns: int | None = None
     """The exact instant behind `retry_after_s`, before jitter and rounding."""
-    estimated_units: float | None = None
-    """Work units that it was taken for, where it may come back."""
 
 
 class Expired(msgspec.Struct, frozen=True):

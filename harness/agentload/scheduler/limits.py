@@ -50,6 +50,11 @@ class Bucket:
         """At `until_ns` there will be `tokens` and no more: whatever else was thought to be there is not."""
         self._full_ns = max(self._full_ns, until_ns + self._capacity_ns - self._cost_ns(tokens))
 
+    @property
+    def full_ns(self) -> int:
+        """When it is full again, or was."""
+        return self._full_ns
+
     def level(self, now_ns: int) -> float:
         """Tokens in the bucket; negative in debt."""
         return (self._capacity_ns - max(0, self._full_ns - now_ns)) / self.ns_per_token

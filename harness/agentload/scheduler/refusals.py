@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from agentload.scheduler.attempts import AttemptBook
 from agentload.scheduler.classes import ServiceClass
@@ -31,16 +30,13 @@ class Refusals:
         forecast: Forecast,
         limits: ProviderLimits,
         book: AttemptBook,
-        units: Callable[[Request], float],
     ) -> None:
-        """`units`: the work units that a request is taken for."""
         self._base_ns = round(config.base_seconds * NS)
         self._longest_s = int(config.max_seconds)
         self._advice = advice
         self._forecast = forecast
         self._limits = limits
         self._book = book
-        self._units = units
 
     def for_good(self, request: Request, reason: Reason) -> Refused:
         """No promise: the same request will not be served later either."""
@@ -57,7 +53,7 @@ class Refusals:
         early twice gains and loses nothing.
         """
         left_s = max(1, min(math.ceil((ready_ns - now_ns) / NS), self._longest_s))
-        return Refused(request, Reason.TOO_EARLY, left_s, None, ready_ns, self._units(request))
+        return Refused(request, Reason.TOO_EARLY, left_s, None, ready_ns)
 
     def over_limit(self, now_ns: int, request: Request, limit: TenantLimit) -> Refused:
         """It may come back when its tenant's bucket holds enough for it and for those told so before it."""
@@ -113,7 +109,7 @@ class Refusals:
     ) -> Refused:
         seconds = self._seconds(now_ns, request, due_ns)
         self._book.unanswered(request, now_ns + seconds * NS)
-        return Refused(request, reason, seconds, predicted_wait_ns, due_ns, self._units(request))
+        return Refused(request, reason, seconds, predicted_wait_ns, due_ns)
 
     def _seconds(self, now_ns: int, request: Request, due_ns: int) -> int:
         """The floor by attempt is for those who may have come at any time; whoever is known to have waited

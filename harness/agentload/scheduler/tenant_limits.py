@@ -85,5 +85,4 @@ def _quota(name: str, per_minute: float | None, burst_s: float) -> Quota | None:
 
 def tenant_limits(tenants: dict[str, TenantConfig]) -> dict[str, TenantLimit]:
     """By tenant; only for those that have a limit."""
-    limited = {name: TenantLimit(config) for name, config in tenants.items()}
-    return {name: limit for name, limit in limited.items() if limit.quotas}
+    return {name: TenantLimit(config) for name, config in tenants.items() if config.is_limited}

@@ -29,7 +29,7 @@ class WallClock:
         """An instant as RFC 3339 in UTC, rounded up to a millisecond: never before the instant itself."""
         milliseconds = -(-(at_ns + self._offset_ns) // 1_000_000)
         date = datetime.fromtimestamp(milliseconds // 1_000, UTC)
-        return f"{date:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1_000:03d}Z"
+        return f"{date.isoformat()[:19]}.{milliseconds % 1_000:03d}Z"
 
     def read(self, text: str) -> int:
         """The instant that a date in RFC 3339 means. Raises ValueError for anything else."""
