@@ -120,7 +120,7 @@ def run(
     ] = 0,
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
-    """Drive a profile against a gateway, judge it and write a report."""
+    """Drive a profile against a gateway, judge it, and report."""
     from agentload import run as composition
 
     options = composition.Options(
@@ -185,7 +185,7 @@ def simulate(
 def agree(
     folder: Annotated[Path, typer.Argument(help="Folder of a live run of the bundled gateway.")],
 ) -> None:
-    """Compare a live run with its simulation, number by number.
+    """Compare a live run with its simulation, by the numbers.
 
     Exit code 0: they agree; 1: they differ; 3: they differ, and the live run's machine was too busy to say
     whose fault it is; 2: not the folder of a live run of the bundled gateway.
@@ -227,6 +227,38 @@ def selftest(
         out=out,
         golden=golden,
         command=tuple(sys.argv[1:]),
+    )
+    raise typer.Exit(composition.run(options))
+
+
+@app.command("compare-policies")
+def compare_policies(
+    profile: ProfileArgument,
+    policies: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Which policies, in order; all when omitted.")
+    ] = None,
+    seed: SeedOption = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1_000, help="So many consecutive seeds; the table shows medians.")
+    ] = 1,
+    settings: SetOption = None,
+    quick: QuickOption = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for policies.json, every number.")] = None,
+) -> None:
+    """Simulate a profile under every policy, as one table.
+
+    Goodput, latency, fairness and queue age side by side; nothing is judged. Exit code 0.
+    """
+    from agentload import compare_policies as composition
+
+    options = composition.Options(
+        profile=profile,
+        policies=composition.names_in(policies),
+        seed=seed,
+        seeds=seeds,
+        settings=tuple(settings or ()),
+        quick=quick,
+        out=out,
     )
     raise typer.Exit(composition.run(options))
 
@@ -313,7 +345,7 @@ def judge(
     folder: Annotated[Path, typer.Argument(help="A run folder.")],
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
-    """Decide again from a run folder, and write its reports anew."""
+    """Decide again from a run folder, and report anew."""
     from agentload import run as composition
 
     raise typer.Exit(composition.judge_folder(folder, inconclusive_passes=_passes(inconclusive)))
