@@ -35,11 +35,13 @@ def profile(
     phases: Mapping[str, float] | None = None,
     tenants: Mapping[str, float] | None = None,
     only: Mapping[str, tuple[str, ...]] | None = None,
+    classes: Mapping[str, str] | None = None,
     provider: ProviderConfig | None = None,
     max_queue: int = 256,
     checks: Iterable[Spec] = (Spec(kind="status-codes"),),
 ) -> Profile:
-    """A profile: phases (name → seconds), tenants (name → weight), and the phases some are limited to.
+    """A profile: phases (name → seconds), tenants (name → weight), the phases some are limited to, and the
+    classes of those that are not `standard`.
 
     A phase called `warm-up` is not recorded. A tenant `quiet-1` belongs to the group `quiet`.
     """
@@ -55,6 +57,7 @@ def profile(
                 name=name,
                 group=name.rsplit("-", 1)[0],
                 weight=weight,
+                service_class=(classes or {}).get(name, "standard"),
                 users=1,
                 during=(only or {}).get(name, ()),
                 workload=Spec(kind="fixed"),
@@ -84,6 +87,7 @@ class RunBuilder:
         self.ledger: list[LedgerEntry] = []
         self.samples: list[Sample] = []
         self._next_seq = 0
+        self._class_of = {tenant.name: tenant.service_class for tenant in of.tenants}
 
     def answered(
         self,
@@ -251,7 +255,7 @@ class RunBuilder:
             seq=seq,
             attempt=attempt,
             tenant=tenant,
-            service_class="standard",
+            service_class=self._class_of.get(tenant, "standard"),
             phase=self._phase_at(at_ns if first_due_ms is None else round(first_due_ms * MS)),
             due_ns=at_ns,
             sent_ns=at_ns,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agentload.scheduler.config import GatewayConfig
+from collections.abc import Callable
+
+from agentload.scheduler.config import ClassConfig, GatewayConfig
 
 
 def with_pools(config: GatewayConfig, **changed: object) -> GatewayConfig:
@@ -35,3 +37,12 @@ def with_upstream(config: GatewayConfig, **changed: object) -> GatewayConfig:
 def without_bounds(config: GatewayConfig) -> GatewayConfig:
     """Queues that take everything, for as long as it takes."""
     return with_classes(config, max_queue=10**9, tenant_max_queue=10**9, max_wait_s=86_400.0)
+
+
+def each_class(config: GatewayConfig, change: Callable[[ClassConfig], ClassConfig]) -> GatewayConfig:
+    """Every service class as `change` makes it."""
+    pools = {
+        name: pool.model_copy(update={"classes": {key: change(one) for key, one in pool.classes.items()}})
+        for name, pool in config.pools.items()
+    }
+    return config.model_copy(update={"pools": pools})

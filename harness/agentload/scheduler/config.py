@@ -88,7 +88,9 @@ class PoolConfig(_Section):
     With `shuffle_shards` it counts for one queue, and None is half the slots over the hand."""
     headroom: float = Field(default=0.0, ge=0, lt=1)
     """Share of units and slots that stays free for a class that has less than its nominal share of the rest:
-    its burst starts at once, and does not wait for the calls of borrowers to end."""
+    its burst starts at once, and does not wait for the calls of borrowers to end. Where slots bind it costs
+    its share of the throughput (`priority-flood` without floors: 0.2 cuts that wait from 237 to 42 ms and
+    leaves 3 of 16 slots idle). A floor, `min_units`, does more for one class at less cost, hence 0."""
     shuffle_shards: ShuffleConfig | None = None
     """For very many tenants: queues that they share. Tenants with a weight or slots of their own below
     `tenants` keep a queue of their own."""

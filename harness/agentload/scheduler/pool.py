@@ -24,6 +24,9 @@ from agentload.scheduler.shards import ShuffleShards
 from agentload.scheduler.virtual_time import Flow
 from agentload.scheduler.work import UNIT, WorkEstimate
 
+ROUNDING = 1e-9
+"""Shares are floats: 0.29 of 100 slots are 29, and not 28.999999999999996."""
+
 
 class Reservation(msgspec.Struct, frozen=True):
     """Capacity granted to one call, all of it or none, until it is released or its lease runs out."""
@@ -74,19 +77,20 @@ class ClassShare(Flow):
         self.nominal = max(nominal, floor_share)
         """Share of the pool, 0..1, that it may use before those that borrow."""
         self.nominal_units = round(self.nominal * pool.capacity_units * UNIT)
-        self.nominal_slots = self.nominal * pool.slots
-        """Not rounded: with a fraction of a slot left of its share, a class does not borrow yet."""
+        self.nominal_slots = int(self.nominal * pool.slots + ROUNDING)
+        """Whole ones: a class of 4.8 slots that takes a fifth may take it from one due eight. What the
+        fractions add up to is shared by virtual time."""
         self.limit = None if config.borrows is None else self.nominal * (1 + config.borrows)
         """Share of the pool that it may use at most; None: all that is there."""
         self.limit_units = round((self.limit or 0.0) * pool.capacity_units * UNIT)
-        self.limit_slots = max(1, int((self.limit or 0.0) * pool.slots))
+        self.limit_slots = max(1, int((self.limit or 0.0) * pool.slots + ROUNDING))
         self.floor_units = round(floor_share * pool.capacity_units * UNIT)
         # Rounded down: a fraction of a slot kept free would keep a whole one from everybody.
-        self.floor_slots = int(floor_share * pool.slots)
+        self.floor_slots = int(floor_share * pool.slots + ROUNDING)
         steady = max(floor_share, self.nominal * (1 - pool.headroom))
         self.steady_units = round(steady * pool.capacity_units * UNIT)
         """With so much in use it leaves the pool's headroom to others."""
-        self.steady_slots = max(1, int(steady * pool.slots))
+        self.steady_slots = max(1, int(steady * pool.slots + ROUNDING))
         self.bounded = self.limit is not None or pool.headroom > 0
         """There is more to respect than the pool's capacity and the others' floors."""
         self.units_used = 0
@@ -200,7 +204,7 @@ class Pool:
 
     def borrowing(self, share: ClassShare) -> bool:
         """Whether the class uses more than its nominal share."""
-        return share.slots_used > share.nominal_slots or share.units_used > share.nominal_units
+        return share.slots_used > share.nominal * self.slots or share.units_used > share.nominal_units
 
     def in_flight(self, tenant: str) -> int:
         """The tenant's calls in flight in this pool."""
