@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from agentload import interrupts
 from agentload.errors import AgentloadError, ExitCode
 
 
@@ -18,7 +19,10 @@ def main() -> None:
     try:
         from agentload.cli import app, plugins_first
 
-        sys.exit(app(plugins_first(sys.argv[1:]), prog_name="agentload", standalone_mode=False))
+        code = app(plugins_first(sys.argv[1:]), prog_name="agentload", standalone_mode=False)
+        if code == ExitCode.INTERRUPTED and not interrupts.handled:  # Typer took the KeyboardInterrupt
+            raise KeyboardInterrupt
+        sys.exit(code)
     except AgentloadError as error:
         for line in error.lines:
             print(line, file=sys.stderr)

@@ -11,6 +11,8 @@ INTERRUPTED = "interrupted by the user"
 
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+handled = False
+"""An interrupt came that a command took note of: it says so itself."""
 
 
 @contextmanager
@@ -22,8 +24,10 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
     interrupts = 0
 
     def on_signal(_number: int, _frame: object) -> None:
+        global handled
         nonlocal interrupts
         interrupts += 1
+        handled = interrupts == 1
         if interrupts > 1:
             raise KeyboardInterrupt
         stop()
@@ -34,3 +38,16 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def held_back() -> Generator[None]:
+    """An interrupt that comes meanwhile is heard afterwards, and never by processes started meanwhile.
+
+    A process that is interrupted while it still imports would print a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

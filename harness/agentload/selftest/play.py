@@ -16,6 +16,7 @@ from agentload import judge, simulate
 from agentload.drivers.simulated.invariants import InvariantError
 from agentload.errors import InconclusiveError
 from agentload.garbage import collect_seldom
+from agentload.interrupts import held_back
 from agentload.model import Severity, Status, Verdict
 from agentload.selftest.cases import REFERENCE, Case, load
 
@@ -106,7 +107,8 @@ class Company:
         # Spawned, not forked: a fork would copy whatever threads and handlers the parent has by now.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, context, initializer=_begin) as pool:
-            running: list[Future[Played]] = [pool.submit(play, case) for case in self.cases]
+            with held_back():  # the first of these starts the processes
+                running: list[Future[Played]] = [pool.submit(play, case) for case in self.cases]
             try:
                 for future in as_completed(running):
                     if self.stopped:

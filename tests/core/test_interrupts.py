@@ -1,0 +1,34 @@
+"""^C while processes are being started: heard, but afterwards and by nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from agentload.interrupts import held_back, interruptible
+
+ASKS = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+
+
+def test_an_interrupt_that_was_held_back_is_heard_afterwards() -> None:
+    heard: list[str] = []
+    with interruptible(lambda: heard.append("stop")):
+        with held_back():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not heard
+        assert heard == ["stop"]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_processes_started_meanwhile_never_hear_it() -> None:
+    def blocked() -> str:
+        return subprocess.run([sys.executable, "-c", ASKS], capture_output=True, text=True, check=True).stdout
+
+    with held_back():
+        assert blocked() == "True\n"
+    assert blocked() == "False\n"
