@@ -92,7 +92,7 @@ def assert_equal(run: Run, stack: Stack) -> None:
     assert sorted(run.ledger, key=lambda e: e.call) == sorted(real, key=lambda e: e.call)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [2, 3, 4])
 def test_every_record_and_every_ledger_entry_is_equal(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = profile.parse(EVERYTHING_AT_ONCE, "everything-at-once.yaml")
     drawn = plan.draw(chosen, seed)

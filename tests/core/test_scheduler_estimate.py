@@ -123,6 +123,29 @@ def test_what_cannot_end_before_its_deadline_is_refused_at_once() -> None:
     assert Reason.DEADLINE_UNMEETABLE.status == 504
 
 
+def test_where_calls_differ_the_mean_is_not_time_enough() -> None:
+    """1.5 and 2.5 s in turn: the mean is 2 s, and half of the calls need more."""
+    scene = Scene(gateway())
+    for _ in range(20):
+        served_for(scene, 1.5, times=1)
+        served_for(scene, 2.5, times=1)
+    tight = scene.submit("a", workflow="chat", deadline_ns=scene.now_ns + round(2.4 * NS))
+    roomy = scene.submit("a", workflow="chat", deadline_ns=scene.now_ns + round(3.1 * NS))
+    assert [scene.fate(tight), scene.fate(roomy)] == ["deadline_unmeetable", "dispatched"]
+
+
+def test_calls_that_their_deadlines_cut_off_do_not_refuse_the_next_ones_for_ever() -> None:
+    """The provider hangs for long, and everybody has the same deadline."""
+    scene = Scene(gateway())
+    for seconds in (0.2, 0.3) * 10:
+        served_for(scene, seconds, times=1)
+    for _ in range(200):
+        call = scene.submit("a", workflow="chat", deadline_ns=scene.now_ns + round(0.5 * NS))
+        assert scene.fate(call) == "dispatched"
+        scene.pass_time(round(0.48 * NS))
+        scene.end(call, ok=False)
+
+
 def test_the_wait_counts_towards_the_deadline() -> None:
     scene = Scene(gateway(slots=1))
     served_for(scene, 2.0)

@@ -9,6 +9,7 @@ from agentload.model import Severity, Status
 from agentload.simulate import simulate
 
 NAMES = (
+    "deadlines",
     "disconnects",
     "herd",
     "long-jobs",

@@ -1,4 +1,4 @@
-"""Is work begun, or kept waiting for, after its deadline?"""
+"""Is work begun that cannot be done by its deadline, or anybody kept waiting beyond theirs?"""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check
-from agentload.evidence.hidden_queue import calls_by_attempt
-from agentload.evidence.history import counted_records
+from agentload.evidence.deadlines import Bounded, bounded_attempts
 from agentload.evidence.statistics import enough
-from agentload.evidence.synthetic import MS, RunBuilder, profile
+from agentload.evidence.synthetic import MS, RunBuilder, profile, with_deadlines
 from agentload.evidence.verdicts import (
     conclude,
     evidence_of,
@@ -20,17 +19,19 @@ from agentload.evidence.verdicts import (
     status_of_share,
     undecided,
 )
-from agentload.model import Arrival, Evidence, Job, LedgerEntry, Outcome, RequestRecord, Run, Status, Verdict
+from agentload.model import Evidence, Outcome, Run, Status, Verdict, worst
 
 
 class Deadline(Check):
-    """Passes when nothing reaches the provider after its deadline, and everybody is answered by theirs.
+    """Passes when nothing begins that its deadline leaves no time for, and everybody is answered by theirs.
 
     A deadline is absolute: it counts from when the request was due, the wait in the queue included. A call
     that begins later is wasted for certain, and a gateway whose timeouts start at dispatch begins many of
     them under load. So none may arrive at the provider more than `grace_ms` after its deadline, and at most
-    `max_overdue` of the requests may end later than that, whatever their ending. Deadlines of closed loops
-    are not looked at: the plan does not list them.
+    `max_overdue` of the requests may end later than that, whatever their ending. A call that begins with less
+    time left than 95 % of its tenant's completed calls took is wasted, too: a gateway that drops only what
+    has expired already is busy with what will expire in service. At most `max_hopeless` of the calls may
+    begin so. Deadlines of closed loops are not looked at: the plan does not list them.
     """
 
     needs_ledger = True
@@ -40,48 +41,69 @@ class Deadline(Check):
     """For the way, and for timers."""
     max_overdue: float = Field(default=0.01, ge=0, lt=1)
     """Share of the requests with a deadline that may end later, 0..1."""
+    max_hopeless: float = Field(default=0.02, ge=0, lt=1)
+    """Share of their calls that may begin with too little time left, 0..1."""
 
     def judge(self, run: Run) -> Verdict:
-        """Count late beginnings and late endings."""
-        bounded = _bounded(run)
-        grace_ns = round(self.grace_ms * MS)
-        begun = [one for one in bounded if one.begun_late_ns > grace_ns]
-        overdue = [one for one in bounded if one.ended_late_ns > grace_ns]
-        in_time = status_of_share(len(overdue), len(bounded), self.max_overdue)
-        failed = bool(begun) or in_time is Status.FAILED
-        latest_ns = max([one.begun_late_ns for one in begun] or self._usual_lateness(bounded))
-        doubt = None if failed else _doubt(bounded)
+        """Count late and hopeless beginnings, and late endings."""
+        found = self._found(run)
+        doubt = None if found.status is Status.FAILED else _doubt(found.bounded)
         if doubt:
-            return undecided(self, doubt, n=len(bounded))
-        because = (
-            f"{len(begun)} calls reached the provider more than {self.grace_ms:g} ms after their deadline"
-            + (f", up to {milliseconds(max(one.begun_late_ns for one in begun))} late" if begun else "")
-            + f"; {percent_of(len(overdue), len(bounded))} of the requests ended later than that"
-        )
-        if in_time is Status.INCONCLUSIVE and not failed:
-            because += ": too few to tell whether that is more than chance, so a longer run would help"
+            return undecided(self, doubt, n=len(found.bounded))
+        hopeless_decides = found.hopeless_status is found.status and not found.late and found.hopeless
+        share = len(found.hopeless) / max(1, len(found.called))
         return conclude(
             self,
-            Status.FAILED if failed else in_time,
-            because,
-            measured=max(0, latest_ns) / MS,
-            bound=self.grace_ms,
-            unit="ms late",
-            n=len(bounded),
-            evidence=[*map(_begun, _worst(begun)), *map(_ended, _worst(overdue))],
-            details={
-                "requests_with_a_deadline": len(bounded),
-                "begun_late": len(begun),
-                "ended_late": len(overdue),
-                "answered": sum(one.record.outcome is Outcome.ANSWERED for one in bounded),
-                "expired": sum(one.record.outcome is Outcome.EXPIRED for one in bounded),
-            },
+            found.status,
+            self._words(found),
+            measured=100 * share if hopeless_decides else self._lateness_ms(found),
+            bound=100 * self.max_hopeless if hopeless_decides else self.grace_ms,
+            unit="% begun too late" if hopeless_decides else "ms late",
+            n=len(found.bounded),
+            evidence=[
+                *map(_begun, _latest(found.late)),
+                *map(_ended, _latest(found.overdue)),
+                *map(_hopeless, found.hopeless[:3]),
+            ],
+            details=found.details(),
         )
 
-    def _usual_lateness(self, bounded: Sequence[_Bounded]) -> list[int]:
-        """How late requests ended, without the share that may be late."""
-        ordered = sorted(one.ended_late_ns for one in bounded)
-        return ordered[: max(1, len(ordered) - round(self.max_overdue * len(ordered)))] or [0]
+    def _found(self, run: Run) -> _Found:
+        grace_ns = round(self.grace_ms * MS)
+        bounded = bounded_attempts(run)
+        called = [one for one in bounded if one.call is not None]
+        late = [one for one in called if one.begun_late_ns > grace_ns]
+        overdue = [one for one in bounded if one.ended_late_ns > grace_ns]
+        hopeless = [one for one in called if one.is_hopeless]
+        return _Found(
+            bounded=bounded,
+            called=called,
+            late=late,
+            overdue=overdue,
+            hopeless=hopeless,
+            overdue_status=status_of_share(len(overdue), len(bounded), self.max_overdue),
+            hopeless_status=status_of_share(len(hopeless), len(called), self.max_hopeless),
+        )
+
+    def _words(self, found: _Found) -> str:
+        late = found.late
+        because = (
+            f"{len(late)} calls reached the provider more than {self.grace_ms:g} ms after their deadline"
+            + (f", up to {milliseconds(max(one.begun_late_ns for one in late))} late" if late else "")
+            + f", and {percent_of(len(found.hopeless), len(found.called))} began with too little time left; "
+            f"{percent_of(len(found.overdue), len(found.bounded))} of the requests ended late"
+        )
+        if found.status is Status.INCONCLUSIVE:
+            because += ": too few to tell whether that is more than chance, so a longer run would help"
+        return because
+
+    def _lateness_ms(self, found: _Found) -> float:
+        """Of the latest beginning; where none was late, of the endings, without the share that may be."""
+        if found.late:
+            return max(one.begun_late_ns for one in found.late) / MS
+        ordered = sorted(one.ended_late_ns for one in found.bounded)
+        usual = ordered[: max(1, len(ordered) - round(self.max_overdue * len(ordered)))] or [0]
+        return max(0, *usual, 0) / MS
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:
@@ -99,47 +121,33 @@ class Deadline(Check):
         return cls(), _run(late=0)
 
 
-class _Bounded(msgspec.Struct, frozen=True, gc=False):
-    """One attempt at a request with a deadline."""
-
-    record: RequestRecord
-    deadline_ns: int
-    last_call_ns: int | None
-    """When its last call reached the provider."""
-
-    @property
-    def begun_late_ns(self) -> int:
-        """How long after the deadline its last call began; negative when before."""
-        return -1 if self.last_call_ns is None else self.last_call_ns - self.deadline_ns
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    bounded: list[Bounded]
+    called: list[Bounded]
+    """Those that reached the provider."""
+    late: list[Bounded]
+    overdue: list[Bounded]
+    hopeless: list[Bounded]
+    overdue_status: Status
+    hopeless_status: Status
 
     @property
-    def ended_late_ns(self) -> int:
-        return self.record.ended_ns - self.deadline_ns
+    def status(self) -> Status:
+        return Status.FAILED if self.late else worst([self.overdue_status, self.hopeless_status])
+
+    def details(self) -> dict[str, int]:
+        return {
+            "requests_with_a_deadline": len(self.bounded),
+            "begun": len(self.called),
+            "begun_late": len(self.late),
+            "begun_hopeless": len(self.hopeless),
+            "ended_late": len(self.overdue),
+            "answered": sum(one.record.outcome is Outcome.ANSWERED for one in self.bounded),
+            "expired": sum(one.record.outcome is Outcome.EXPIRED for one in self.bounded),
+        }
 
 
-def _bounded(run: Run) -> list[_Bounded]:
-    lengths = {
-        arrival.seq: arrival.job.deadline_ns
-        for arrival in run.plan.arrivals
-        if arrival.job.deadline_ns is not None
-    }
-    calls = calls_by_attempt(run.ledger)
-    return [
-        _Bounded(
-            record,
-            record.first_due_ns + length_ns,
-            _last(calls.get((record.seq, record.attempt), [])),
-        )
-        for record in counted_records(run)
-        if record.outcome is not Outcome.UNSENT and (length_ns := lengths.get(record.seq)) is not None
-    ]
-
-
-def _last(calls: Sequence[LedgerEntry]) -> int | None:
-    return calls[-1].arrived_ns if calls else None
-
-
-def _doubt(bounded: Sequence[_Bounded]) -> str | None:
+def _doubt(bounded: Sequence[Bounded]) -> str | None:
     if not enough(len(bounded), 50):
         return f"only {len(bounded)} requests of open loops had a deadline: at least 20 are needed"
     if all(one.record.outcome is Outcome.ANSWERED for one in bounded):
@@ -147,18 +155,28 @@ def _doubt(bounded: Sequence[_Bounded]) -> str | None:
     return None
 
 
-def _worst(found: Sequence[_Bounded]) -> list[_Bounded]:
+def _latest(found: Sequence[Bounded]) -> list[Bounded]:
     return sorted(found, key=lambda one: -max(one.begun_late_ns, one.ended_late_ns))[:3]
 
 
-def _begun(one: _Bounded) -> Evidence:
+def _begun(one: Bounded) -> Evidence:
     late = milliseconds(one.begun_late_ns)
     return evidence_of(one.record, f"{one.record.tenant}: begun {late} after its deadline")
 
 
-def _ended(one: _Bounded) -> Evidence:
+def _ended(one: Bounded) -> Evidence:
     late = milliseconds(one.ended_late_ns)
     return evidence_of(one.record, f"{one.record.tenant}: {one.record.outcome} {late} after its deadline")
+
+
+def _hopeless(one: Bounded) -> Evidence:
+    started_ns = one.call.started_ns if one.call else None
+    left = milliseconds(one.deadline_ns - (started_ns or 0))
+    return evidence_of(
+        one.record,
+        f"{one.record.tenant}: begun with {left} left; hardly a call takes less than "
+        f"{milliseconds(one.least_ns)}",
+    )
 
 
 def _run(*, late: int, requests: int = 40) -> Run:
@@ -171,11 +189,4 @@ def _run(*, late: int, requests: int = 40) -> Run:
             build.refused("a", 200 * k, status=504, retry_after=None)
         else:
             build.answered("a", 200 * k, wait_ms=100)
-    job = Job(input_tokens=20, output_tokens=20, declared_output_tokens=20, deadline_ns=500 * MS)
-    arrivals = tuple(
-        Arrival(seq=r.seq, tenant="a", service_class="standard", phase=r.phase, due_ns=r.due_ns, job=job)
-        for r in build.records
-    )
-    run = build.run()
-    run.plan = msgspec.structs.replace(run.plan, arrivals=arrivals)
-    return run
+    return with_deadlines(build.run(), 500 * MS)

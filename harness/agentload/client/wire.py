@@ -276,8 +276,12 @@ class ReplyReader:
         return None if seq is None else seq == self._expected_seq
 
     def _reason(self, transport_error: str | None) -> str | None:
-        """The gateway's own reason, else the error that the body names, else what the transport says."""
-        named = self._fields.get("x-admission-reason") or self._error
+        """The error in a 200, else the gateway's own reason, else what the body or the transport says.
+
+        The reason in the headers of a stream is why it was begun, not how it ended.
+        """
+        named = self._error if self.status == 200 else None
+        named = named or self._fields.get("x-admission-reason") or self._error
         if not named and self._body and self.status != 200:
             named = self._error_in_body()
         named = named or transport_error

@@ -8,11 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from agentload.model import (
     NS,
+    Arrival,
     CallEnding,
     Distribution,
     GeneratorHealth,
+    Job,
     LedgerEntry,
     Outcome,
     Phase,
@@ -283,3 +287,14 @@ def _seconds(retry_after: str | None) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(value) else value
+
+
+def with_deadlines(run: Run, deadline_ns: int | None) -> Run:
+    """The run with a plan in which each of its requests has that deadline, from when it was due."""
+    job = Job(input_tokens=20, output_tokens=20, declared_output_tokens=20, deadline_ns=deadline_ns)
+    arrivals = tuple(
+        Arrival(seq=r.seq, tenant=r.tenant, service_class="standard", phase=r.phase, due_ns=r.due_ns, job=job)
+        for r in run.records
+    )
+    run.plan = msgspec.structs.replace(run.plan, arrivals=arrivals)
+    return run

@@ -16,6 +16,7 @@ PROOFS: Mapping[str, str] = {
     "no-starvation": "latency",
     "long-job": "latency",
     "deadline": "latency",
+    "nested-timeouts": "latency",
     "refusal-latency": "refusals",
     "status-codes": "refusals",
     "retry-after-present": "refusals",

@@ -47,6 +47,7 @@ class Admission:
     estimator: ClassVar[type[Estimator]] = Estimator
     dispatcher: ClassVar[type[Dispatcher]] = Dispatcher
     advice: ClassVar[type[RetryAdvice]] = RetryAdvice
+    deadlines: ClassVar[type[Deadlines]] = Deadlines
     door: ClassVar[type[Door]] = Door
     attempts: ClassVar[type[AttemptBook]] = AttemptBook
 
@@ -75,7 +76,7 @@ class Admission:
         self._limits = self._dispatcher.limits
         self._forecast = Forecast(list(self._classes.values()), self._limits)
         advice = self.advice(config.retry, random)
-        self._deadlines = Deadlines(self._estimator, enforced=policy.admits)
+        self._deadlines = self.deadlines(self._estimator, enforced=policy.admits)
         self._book = self.attempts(config.retry)
         self._refusals = Refusals(config.retry, advice, self._forecast, self._limits, self._book)
         self._door = self.door(

@@ -29,8 +29,8 @@ class Deadlines:
         return Reason.DEADLINE_UNMEETABLE if needed_ns > left_ns else None
 
     def service_ns(self, now_ns: int, request: Request, cls: ServiceClass) -> int:
-        """Expected time in service: of its kind, else of its class; 0 while nothing is known."""
-        return self._estimator.service_ns(now_ns, request) or cls.service.expected_ns(now_ns) or 0
+        """Time in service that is enough: for its kind, else for its class; 0 while nothing is known."""
+        return self._estimator.service_ns(now_ns, request) or cls.service.enough_ns(now_ns) or 0
 
     def leave_ns(self, now_ns: int, ticket: Ticket) -> int:
         """When a waiting ticket has to be looked at again: then it has waited too long or is too late."""

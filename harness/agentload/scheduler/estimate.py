@@ -38,22 +38,49 @@ class MovingMean:
 class ServiceTime:
     """Time in service, as seen lately."""
 
-    __slots__ = ("_seen_ns", "moving")
+    __slots__ = ("_seen_ns", "deviation", "moving", "usual")
 
     def __init__(self) -> None:
         self.moving = MovingMean(SERVICE_WINDOW)
+        """Of all calls; those that were cut off would have taken longer."""
+        self.usual = MovingMean(SERVICE_WINDOW)
+        """Of those that ended by themselves."""
+        self.deviation = MovingMean(SERVICE_WINDOW)
+        """By how much one of these differs from the mean."""
         self._seen_ns = 0
 
     def add(self, now_ns: int, service_ns: int) -> None:
         """A call took that long."""
+        if self.usual.count:
+            self.deviation.add(abs(service_ns - self.usual.mean))
+        self.usual.add(service_ns)
         self.moving.add(service_ns)
         self._seen_ns = now_ns
+
+    def cut_off(self, now_ns: int, service_ns: int) -> None:
+        """A call was cut off after so long: it tells something if it should have ended by then."""
+        if service_ns > (self.expected_ns(now_ns) or 0):
+            self.moving.add(service_ns)
+            self._seen_ns = now_ns
 
     def expected_ns(self, now_ns: int) -> int | None:
         """What to expect of the next one, or None when there is nothing recent to go by."""
         if not self.moving.count or now_ns - self._seen_ns > STALE_NS:
             return None
         return round(self.moving.mean)
+
+    def enough_ns(self, now_ns: int) -> int | None:
+        """What most need no more than: the mean and twice the mean deviation. None as above.
+
+        (Jacobson, "Congestion avoidance and control", SIGCOMM 1988, takes four times, for a timeout.) Who is
+        begun with no more than the mean left misses its deadline every other time. While calls are cut off,
+        only their mean counts: with a margin on top, what was cut off by deadlines would refuse all that have
+        the same deadline, and nothing would ever be learnt again.
+        """
+        expected_ns = self.expected_ns(now_ns)
+        if expected_ns is None:
+            return None
+        return max(expected_ns, round(self.usual.mean + 2 * self.deviation.mean))
 
 
 class Experience:
@@ -92,9 +119,9 @@ class Estimator:
         return math.ceil(max(learnt, with_margin if declared is None else min(declared, with_margin)))
 
     def service_ns(self, now_ns: int, request: Request) -> int | None:
-        """Expected time in service of this kind of request, or None when there is nothing recent to go by."""
+        """Time that is enough for this kind of request, or None when there is nothing recent to go by."""
         experience = self._kinds.get(_kind(request))
-        return None if experience is None else experience.service.expected_ns(now_ns)
+        return None if experience is None else experience.service.enough_ns(now_ns)
 
     def served(self, now_ns: int, request: Request, output_tokens: int, service_ns: int) -> None:
         """Learn from a call that was answered whole."""
@@ -103,9 +130,8 @@ class Estimator:
         experience.service.add(now_ns, service_ns)
 
     def lasted(self, now_ns: int, request: Request, service_ns: int) -> None:
-        """Learn from a call that was cut off: it would have taken at least that long."""
-        if service_ns > (self.service_ns(now_ns, request) or 0):
-            self._experience(request).service.add(now_ns, service_ns)
+        """Learn from a call that was cut off."""
+        self._experience(request).service.cut_off(now_ns, service_ns)
 
     def _experience(self, request: Request) -> Experience:
         kind = _kind(request)

@@ -126,6 +126,8 @@ class AnswerReader:
         return self._seq == self._expected_seq
 
     def _reason(self, transport_error: str | None) -> str | None:
+        if self.status == 200 and self._error:
+            return self._error
         named = self._fields.get(b"x-admission-reason")
         return named.decode("latin-1") if named else self._error or transport_error
 

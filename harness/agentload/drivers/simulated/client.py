@@ -7,8 +7,10 @@ in `wire`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import Protocol
 
@@ -30,8 +32,16 @@ from agentload.plan import ClosedLoops, ClosedUser
 TIMEOUT = "timeout"
 """The reason of a client whose timeout ran out, as the live client's transport words it."""
 ERROR_EVENT = "error-event"
+_ERROR_CODE = re.compile(rb'"code": ?"([^"]+)"')
 MAX_CLOSED_JOBS = 2_000_000
 """As many as a plan may hold: every record stays in memory."""
+
+
+@lru_cache
+def _error_in(event: bytes) -> str:
+    """The code of the error that a server-sent event reports, as the live client reads it."""
+    found = _ERROR_CODE.search(event)
+    return found[1].decode("latin-1") if found else ERROR_EVENT
 
 
 class Front(Protocol):
@@ -288,7 +298,7 @@ class Clients:
                 elif attempt.start.leave_at_ns is not None or attempt.start.leave_after_tokens is not None:
                     self._consider(attempt)
             case FailStream():
-                reader.spoil(ERROR_EVENT)
+                reader.spoil(_error_in(action.data))
                 self._finish(attempt)
             case EndStream():
                 self._finish(attempt)
