@@ -15,6 +15,7 @@ from fake_provider import openai
 from fake_provider.control import Control
 from fake_provider.endpoint import Endpoint
 from fake_provider.host import Host
+from fake_provider.tool_endpoint import ToolEndpoint
 
 
 def build(host: Host, control_token: str | None = None) -> Starlette:
@@ -27,6 +28,7 @@ def build(host: Host, control_token: str | None = None) -> Starlette:
             Route("/chat/completions", chat, methods=["POST"]),
             Route("/v1/models", models.all, methods=["GET"]),
             Route("/v1/models/{name:path}", models.one, methods=["GET"]),
+            Route("/_tool/{name}", ToolEndpoint(host), methods=["POST"]),
             *Control(host, control_token).routes(),
             Route("/{path:path}", Unknown(host).answer, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
         ]

@@ -36,6 +36,7 @@ class Control:
             ("GET", "/health", self.health),
             ("GET", "/ledger", self.ledger),
             ("GET", "/stats", self.stats),
+            ("GET", "/tools", self.tools),
             ("POST", "/reset", self.reset),
             ("GET", "/faults", self.faults),
             ("POST", "/faults", self.add_faults),
@@ -67,6 +68,10 @@ class Control:
         """The same without the entries, with calls in service and queued, tokens by tenant and buckets."""
         return _json({**self._host.provider.snapshot(self._host.clock_ns()), **self._host.health()})
 
+    async def tools(self, _: Request) -> Response:
+        """The fake tools' ledger: calls, and which of them had an effect."""
+        return _json(self._host.tools.ledger(self._host.clock_ns()))
+
     async def reset(self, request: Request) -> Response:
         """`{run, config?}`: a new run with an empty ledger and full buckets."""
         asked = await _object(request)
@@ -79,6 +84,7 @@ class Control:
         new = provider.config if config is None else validated(config, "config")
         now_ns = self._host.clock_ns()
         provider.reset(now_ns, run, new)
+        self._host.tools.reset(run)
         self._host.restart()
         return _json({"run": run, "now_ns": now_ns})
 

@@ -11,6 +11,7 @@ from fake_provider.call import Call
 from fake_provider.core import Provider
 from fake_provider.heartbeat import Heartbeat, Lateness
 from fake_provider.ledger_file import LedgerFile
+from fake_provider.tools import ToolDesk
 from fake_provider.transport import Peer
 
 
@@ -20,6 +21,7 @@ class Host:
     def __init__(self, provider: Provider, ledger_file: LedgerFile | None = None) -> None:
         self.provider = provider
         self.ledger_file = ledger_file
+        self.tools = ToolDesk(provider.ledger.run)
         self.clock_ns = time.monotonic_ns
         self.heartbeat = Heartbeat(self.clock_ns)
         self.lateness = Lateness()

@@ -29,7 +29,6 @@ from agentload.gateway.jobs.protocol import (
     StoreFailed,
     ToolAnswered,
 )
-from agentload.gateway.jobs.settings import JobsSettings
 from agentload.gateway.jobs.store import Change, Outcome, Renew, Update
 from agentload.gateway.jobs.stores.memory import MemoryStore
 from agentload.gateway.protocol import (
@@ -44,6 +43,7 @@ from agentload.gateway.protocol import (
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import NS
 from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig, RetryConfig
+from agentload.scheduler.jobs_config import JobsSettings
 
 JSON = ((b"content-type", b"application/json"),)
 ANSWER = b'{"choices":[{"message":{"content":"hi"}}],"usage":{"prompt_tokens":3,"completion_tokens":5}}'

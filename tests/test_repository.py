@@ -30,11 +30,11 @@ PURE_MODULES = (
     "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
     "gateway/books", "gateway/boundaries", "gateway/histogram", "gateway/job_figures",
     "gateway/tenant_labels",
-    "gateway/jobs/settings", "gateway/jobs/stores/memory", "gateway/jobs/lifecycle", "gateway/jobs/core",
+    "gateway/jobs/stores/memory", "gateway/jobs/lifecycle", "gateway/jobs/core",
     "gateway/jobs/front", "gateway/jobs/desk", "gateway/jobs/lanes", "gateway/jobs/gate", "gateway/jobs/eta",
     "gateway/jobs/ends", "gateway/jobs/reader", "gateway/jobs/registry", "gateway/jobs/views",
 )  # fmt: skip
-PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai")
+PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai", "tools")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}
 IMPURE = SLOW | {"asyncio", "socket", "time", "threading"}
 

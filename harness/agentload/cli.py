@@ -389,6 +389,9 @@ def serve(
     upstream_key_env: Annotated[
         str | None, typer.Option(metavar="NAME", help="Environment variable with the provider's API key.")
     ] = None,
+    jobs_db: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Keep durable jobs in this SQLite file.")
+    ] = None,
 ) -> None:
     """Run the reference gateway by itself."""
     _exec(
@@ -400,6 +403,7 @@ def serve(
             "--host": host,
             "--policy": policy,
             "--upstream-key-env": upstream_key_env,
+            "--jobs-db": jobs_db,
         },
     )
 

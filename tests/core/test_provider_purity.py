@@ -10,7 +10,18 @@ import pytest
 import fake_provider
 
 FOLDER = Path(fake_provider.__file__).parent
-SHELL = {"__main__", "app", "control", "endpoint", "heartbeat", "host", "ledger_file", "server", "transport"}
+SHELL = {
+    "__main__",
+    "app",
+    "control",
+    "endpoint",
+    "heartbeat",
+    "host",
+    "ledger_file",
+    "server",
+    "tool_endpoint",
+    "transport",
+}
 IMPURE = {
     "asyncio",
     "httpx",

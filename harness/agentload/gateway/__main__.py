@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             upstream_key_env=options.upstream_key_env,
             policy=options.policy,
             mutant=options.mutant,
+            jobs_db=options.jobs_db,
             parent_pipe=options.parent_pipe,
             log_level=options.log_level,
         )
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mutant", metavar="NAME", help="switch off one safeguard on purpose (see `agentload list mutants`)"
     )
+    parser.add_argument("--jobs-db", type=Path, metavar="PATH", help="keep durable jobs in this SQLite file")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
     parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
     return parser

@@ -25,6 +25,9 @@ from agentload.gateway.boundaries import boundaries
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
 from agentload.gateway.exchange import Exchange
+from agentload.gateway.jobs.endpoint import JobsEndpoint, accept_chat
+from agentload.gateway.jobs.reader import prefers_async
+from agentload.gateway.jobs.shell import JobsShell
 from agentload.gateway.metrics import Metrics, unaccounted
 from agentload.gateway.upstream import Upstream, UpstreamUnreachable
 from agentload.scheduler.config import GatewayConfig
@@ -39,8 +42,13 @@ class ChatEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive, self._driver.core.settings.max_body_bytes)
-        if body is not None:
-            await Exchange(self._driver, receive, send).run(tuple(scope["headers"]), body)
+        if body is None:
+            return
+        headers = tuple(scope["headers"])
+        if self._driver.jobs is not None and prefers_async(headers):
+            await accept_chat(self._driver, headers, body, send)
+        else:
+            await Exchange(self._driver, receive, send).run(headers, body)
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
@@ -148,20 +156,29 @@ def _answer(answer: answers.Answer) -> Response:
     return response
 
 
-def build_app(config: GatewayConfig, core: GatewayCore, upstream: Upstream) -> Starlette:
+def build_app(
+    config: GatewayConfig, core: GatewayCore, upstream: Upstream, jobs: JobsShell | None = None
+) -> Starlette:
     """The gateway as an ASGI application; connections to the provider live as long as its lifespan."""
-    driver = Driver(core, upstream)
+    driver = Driver(core, upstream, jobs)
+    jobs_endpoint = JobsEndpoint(driver, read_body)
     metrics = Metrics(core.books, lambda: driver.snapshot(tenants=0))
     pages = Pages(config, driver, metrics)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         async with upstream:
-            yield
+            if jobs is None:
+                yield
+            else:
+                async with jobs.running(upstream, driver.feed):
+                    yield
 
     app = Starlette(
         routes=[
             Route("/v1/chat/completions", ChatEndpoint(driver), methods=["POST"]),
+            Route("/v1/jobs", jobs_endpoint, methods=["POST"]),
+            Route("/v1/jobs/{id}", jobs_endpoint, methods=["GET", "DELETE"]),
             Route("/v1/models", pages.models),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),

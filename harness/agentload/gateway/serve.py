@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,9 @@ from agentload.gateway import config_file
 from agentload.gateway.app import build_app
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
+from agentload.gateway.jobs import opening
+from agentload.gateway.jobs.core import JobsCore
+from agentload.gateway.jobs.shell import JobsShell
 from agentload.gateway.protocol import Drain, Stop
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.upstream import Upstream
@@ -34,6 +38,8 @@ LOG = logging.getLogger("agentload.gateway")
 BACKLOG = 4_096
 MAX_FILES = 65_536
 _POLL_S = 0.05
+_GIVE_BACK_NS = 2_000_000_000
+"""How long saving what was given back may take."""
 
 
 def serve(
@@ -45,12 +51,14 @@ def serve(
     upstream_key_env: str | None = None,
     policy: str | None = None,
     mutant: str | None = None,
+    jobs_db: Path | None = None,
     parent_pipe: bool = False,
     log_level: str = "warning",
 ) -> None:
     """Serve until told to stop. Raises UsageError for a wrong configuration, and for an address in use.
 
     `upstream`: base URL of the provider; its key is read from the environment variable `upstream_key_env`.
+    `jobs_db`: keep durable jobs in this file (`jobs:` of the configuration says the rest).
     `mutant`: the safeguard that is switched off (see `agentload.mutants`), to see what it is worth.
     `parent_pipe`: end when standard input reaches its end, so that no gateway outlives what started it.
     """
@@ -63,9 +71,11 @@ def serve(
     config, settings = config_file.load(config_path)
     if policy is not None:
         config = config.model_copy(update={"policy": policy})
+    config = opening.with_database(config, jobs_db)
     key = _upstream_key(upstream_key_env)
     core = _core(config, settings, mutant)
-    app = build_app(config, core, Upstream(upstream, key, settings))
+    jobs = _jobs(config, core, mutant, upstream)
+    app = build_app(config, core, Upstream(upstream, key, settings), jobs)
     with _bound(host, port) as listener:
         server = GatewayServer(
             uvicorn.Config(
@@ -99,6 +109,21 @@ def _core(config: GatewayConfig, settings: GatewaySettings, mutant: str | None) 
     return parts.make_core(
         changed, random.Random(), settings=settings, keys=keys, wall_offset_ns=wall_offset_ns
     )
+
+
+def _jobs(config: GatewayConfig, core: GatewayCore, mutant: str | None, upstream: str) -> JobsShell | None:
+    """Its durable jobs, if it is to keep any."""
+    if config.jobs is None:
+        return None
+    make: Callable[..., JobsCore] = JobsCore
+    if mutant is not None:
+        from agentload.mutants import parts_of
+
+        make = parts_of(mutant).jobs
+    keys = config_file.tenant_keys(config, os.environ)
+    wall_offset_ns = time.time_ns() - time.monotonic_ns()
+    jobs = make(config, config.jobs, core.settings, random.Random(), keys, wall_offset_ns=wall_offset_ns)
+    return opening.open_shell(core, jobs, upstream)
 
 
 def _check_upstream(url: str) -> None:
@@ -180,9 +205,12 @@ class GatewayServer(uvicorn.Server):
         driver, settings = self._driver, self._driver.core.settings
         driver.feed(Drain())
         last_ns = driver.now_ns() + round(settings.drain_s * 1e9)
-        while driver.core.open_requests and driver.now_ns() < last_ns:
+        while driver.busy and driver.now_ns() < last_ns:
             await asyncio.sleep(_POLL_S)
         driver.feed(Stop())
+        last_ns = driver.now_ns() + _GIVE_BACK_NS
+        while driver.busy and driver.now_ns() < last_ns:  # what jobs give back is being saved
+            await asyncio.sleep(_POLL_S)
         self.should_exit = True
 
     def watch_parent(self) -> None:

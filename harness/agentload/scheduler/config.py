@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from agentload.scheduler.budget_config import BudgetConfig, BudgetsConfig, PriceConfig
+from agentload.scheduler.jobs_config import JobsSettings
 from agentload.scheduler.section import Section as _Section
 
 
@@ -186,6 +187,8 @@ class GatewayConfig(_Section):
     """By model; one without a price costs as much as the dearest."""
     max_tenants: int = Field(default=100_000, ge=1)
     """State kept for so many tenants at most; idle ones are forgotten."""
+    jobs: JobsSettings | None = None
+    """Durable jobs. None: there are none."""
 
     @model_validator(mode="after")
     def _classes_exist(self) -> Self:

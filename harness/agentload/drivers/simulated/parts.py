@@ -13,6 +13,7 @@ from typing import TypeVar
 from agentload.behaviours import Behaviour
 from agentload.drivers.simulated.gateway import SimulatedGateway
 from agentload.gateway.core import GatewayCore
+from agentload.gateway.jobs.core import JobsCore
 from agentload.gateway.lifecycle import RequestLifecycle
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import Tenant
@@ -47,6 +48,8 @@ class Parts:
     lifecycle: type[RequestLifecycle] = RequestLifecycle
     """What becomes of one request: cancelling, truncation, statuses, settling."""
     core: type[GatewayCore] = GatewayCore
+    jobs: type[JobsCore] = JobsCore
+    """Durable jobs: leases, fencing, retries, bounds. Its `lifecycle` is what becomes of one of them."""
     shell: type[SimulatedGateway] = SimulatedGateway
     """What carries the core's actions out, and notices that clients leave."""
     settings: GatewaySettings = field(default_factory=GatewaySettings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -43,11 +43,11 @@ from agentload.gateway.jobs.protocol import (
     ToolFailed,
 )
 from agentload.gateway.jobs.registry import Registry
-from agentload.gateway.jobs.settings import JobsSettings
 from agentload.gateway.jobs.store import Applied, Change, Delete, Fenced, Outcome, Renew
 from agentload.gateway.protocol import Drain, Respond, Stop, Tick
 from agentload.gateway.settings import GatewaySettings
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.jobs_config import JobsSettings
 from agentload.scheduler.timers import Timers
 from agentload.scheduler.wall_clock import EPOCH_NS
 from agentload.scheduler.work import Request
@@ -107,6 +107,8 @@ class JobsCore:
     `lifecycle` and the methods with a safeguard in them can be replaced, to see what it is worth.
     """
 
+    lifecycle: ClassVar[type[JobLifecycle]] = JobLifecycle
+
     def __init__(
         self,
         config: GatewayConfig,
@@ -116,7 +118,6 @@ class JobsCore:
         keys: Mapping[str, str] | None = None,
         *,
         wall_offset_ns: int = EPOCH_NS,
-        lifecycle: type[JobLifecycle] = JobLifecycle,
     ) -> None:
         """`wall_offset_ns`: Unix time when the clock of `now_ns` is at 0. `keys`: secret key → tenant."""
         self.settings = settings
@@ -127,7 +128,6 @@ class JobsCore:
         self._random = random
         self._retry = config.retry
         self._owner = f"{random.getrandbits(64):016x}"
-        self._lifecycle = lifecycle
         who = EnvelopeReader(config, gateway, keys or {})
         self._desk = Desk(config, settings, who, gateway.max_body_bytes, random, self.registry, self.lanes)
         self._gate = ToolGate(settings.tool_slots, settings.tool_tenant_most)
@@ -279,9 +279,7 @@ class JobsCore:
         return lifecycle
 
     def _make(self, job: Job, *, stored: bool) -> JobLifecycle:
-        return self._lifecycle(
-            job, self.settings, self._retry, self._random, owner=self._owner, stored=stored
-        )
+        return self.lifecycle(job, self.settings, self._retry, self._random, owner=self._owner, stored=stored)
 
     def _asked(self, at_ns: int, event: JobAsked) -> None:
         found = self._desk.find(event.headers, event.job_id)

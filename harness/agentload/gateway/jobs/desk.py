@@ -18,10 +18,10 @@ from agentload.gateway.jobs.model import NS, JobSpec, JobState
 from agentload.gateway.jobs.protocol import ChatPosted, JobPosted
 from agentload.gateway.jobs.reader import JobReader
 from agentload.gateway.jobs.registry import Registry
-from agentload.gateway.jobs.settings import JobsSettings
 from agentload.gateway.jobs.views import Standing
 from agentload.gateway.protocol import Respond
 from agentload.scheduler.config import ClassConfig, GatewayConfig, WhenFull
+from agentload.scheduler.jobs_config import JobsSettings
 from agentload.scheduler.retry_after import RetryAdvice, VirtualQueue
 
 _WAITING = (Phase.WAITING, Phase.ASKING)

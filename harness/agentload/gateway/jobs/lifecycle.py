@@ -24,9 +24,9 @@ from msgspec.structs import replace
 
 from agentload.gateway.jobs import states
 from agentload.gateway.jobs.model import NS, Job, JobState, Step, StepEnd, StepResult, Verdict
-from agentload.gateway.jobs.settings import JobsSettings
 from agentload.gateway.jobs.store import Change, Fenced, Insert, Outcome, Update
 from agentload.scheduler.config import RetryConfig
+from agentload.scheduler.jobs_config import JobsSettings
 
 REWRITE_NS = NS // 5
 """First wait before a write is made again; it doubles up to `REWRITE_MAX_NS`."""

@@ -11,7 +11,7 @@ import msgspec
 from agentload.gateway.envelope import CHARS_PER_TOKEN, EnvelopeReader, Rejected, read_body
 from agentload.gateway.headers import IDEMPOTENCY_KEY, Headers, first
 from agentload.gateway.jobs.model import ChatCall, JobBody, JobSpec, Step, StepBody, ToolCall
-from agentload.gateway.jobs.settings import JobsSettings
+from agentload.scheduler.jobs_config import JobsSettings
 
 MAX_KEY = 255
 _BODY = msgspec.json.Decoder(JobBody)

@@ -1,4 +1,4 @@
-"""The `jobs:` section of the gateway's configuration file. PURE."""
+"""The `jobs:` section of the configuration: the gateway's durable jobs (see `agentload.gateway.jobs`)."""
 
 from __future__ import annotations
 
