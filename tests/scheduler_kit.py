@@ -87,9 +87,14 @@ class Scene:
     """Submits, lets time pass, ends calls; remembers every event and what each tenant was served."""
 
     def __init__(
-        self, config: GatewayConfig, *, policy: type[FairQueue] | None = None, seed: int = 1
+        self,
+        config: GatewayConfig,
+        *,
+        policy: type[FairQueue] | None = None,
+        admission: type[Admission] = Admission,
+        seed: int = 1,
     ) -> None:
-        self.admission = Admission(config, Random(seed), policy=policy)
+        self.admission = admission(config, Random(seed), policy=policy)
         self.now_ns = 0
         self.events: list[Event] = []
         self.running: dict[int, Request] = {}
@@ -170,6 +175,10 @@ class Scene:
         self.poll()
 
     # -- asking
+
+    def real_tokens(self, request: Request) -> int:
+        """What it will produce, whatever it declares."""
+        return self._real_tokens[request.id]
 
     def of(self, kind: type[Event]) -> list[Any]:
         """All events of a kind."""

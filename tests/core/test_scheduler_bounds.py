@@ -14,6 +14,7 @@ from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.policies import SEAM
 from agentload.scheduler.policies.sfq import StartTimeFairQueue
 from agentload.scheduler.reasons import Reason
+from scheduler_broken import DropsNewcomers
 from scheduler_kit import MS, NS, Scene, gateway
 
 
@@ -89,12 +90,6 @@ def test_a_wait_that_would_be_too_long_is_refused_at_once() -> None:
 
 
 # ---------------------------------------------------------------- eviction
-
-
-class DropsNewcomers(StartTimeFairQueue):
-    """A full queue is full for everybody."""
-
-    evicts = False
 
 
 def places_lost_to_floods(policy: type[FairQueue]) -> int:

@@ -16,7 +16,15 @@ from agentload.scheduler.policies.article_drr import ArticleDrr
 from agentload.scheduler.policies.drr import DeficitRoundRobin
 from agentload.scheduler.policies.fifo import Fifo
 from agentload.scheduler.policies.sfq import StartTimeFairQueue
-from agentload.scheduler.tenants import TenantLane, Ticket
+from scheduler_broken import (
+    BanksCredit,
+    ForgetsDebt,
+    ForgivesTheCapped,
+    IgnoresCost,
+    JoinsAtVirtualTime,
+    NeverSettles,
+    RefundsForgivenCharges,
+)
 from scheduler_kit import Scene, gateway, serve_backlogged
 from scheduler_scenes import (
     broken_bounds,
@@ -33,70 +41,6 @@ from scheduler_scenes import (
     small,
     underestimators_share,
 )
-
-# ---------------------------------------------------------------- the reference without one safeguard
-
-
-class ForgetsDebt(StartTimeFairQueue):
-    """A tenant that comes back after idling starts at the present, whatever it owes."""
-
-    def joined(self, lane: TenantLane) -> None:
-        if not lane.running and len(lane.waiting) == 1:
-            lane.tag = 0.0
-        super().joined(lane)
-
-
-class RefundsForgivenCharges(StartTimeFairQueue):
-    """A refund always counts in full, even of a charge that joining anew has forgiven."""
-
-    def charge(self, ticket: Ticket, work: int) -> None:
-        ticket.epoch = ticket.lane.epoch
-        super().charge(ticket, work)
-
-
-class JoinsAtVirtualTime(StartTimeFairQueue):
-    """Plain start-time fair queueing: a newcomer joins where the last one was picked."""
-
-    def join_at(self, lane: TenantLane) -> float:
-        return self.v
-
-
-class BanksCredit(StartTimeFairQueue):
-    """A returning tenant keeps the tag that it had before it idled."""
-
-    def join_at(self, lane: TenantLane) -> float:
-        return 0.0
-
-    def may_forget(self, lane: TenantLane) -> bool:
-        return False
-
-
-class ForgivesTheCapped(StartTimeFairQueue):
-    """A tenant that comes off its cap starts at the present, like one that was idle."""
-
-    def resumed(self, lane: TenantLane) -> None:
-        self.joined(lane)
-
-
-class NeverSettles(StartTimeFairQueue):
-    """What was estimated is charged, and never corrected."""
-
-    def charge(self, ticket: Ticket, work: int) -> None:
-        pass
-
-
-class IgnoresCost(StartTimeFairQueue):
-    """A turn is a turn: fair in requests, not in work."""
-
-    def started(self, ticket: Ticket) -> None:
-        ticket.work, work = 1_000_000, ticket.work
-        super().started(ticket)
-        ticket.work = work
-        ticket.charged = work
-
-    def charge(self, ticket: Ticket, work: int) -> None:
-        pass
-
 
 # ---------------------------------------------------------------- shares
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,6 @@ from agentload.scheduler.admission import Dispatched, Expired, Refused
 from agentload.scheduler.config import UpstreamLimits
 from agentload.scheduler.policies import SEAM
 from agentload.scheduler.policies.fifo import Fifo
-from agentload.scheduler.policies.sfq import StartTimeFairQueue
-from agentload.scheduler.pool import Pool
 from scheduler_books import (
     LIMITS,
     OPS,
@@ -30,6 +27,7 @@ from scheduler_books import (
     random_ops,
     startable,
 )
+from scheduler_broken import ReleasesTooMuch, TakesHeadOrNothing
 from scheduler_kit import MS, NS, Scene, gateway
 
 
@@ -57,14 +55,6 @@ def long_run(policy: str, seed: int) -> None:
         books.apply(op)
         books.check()
     drain(books)
-
-
-class ReleasesTooMuch(Pool):
-    """Gives back a micro-unit more than was taken."""
-
-    def release(self, share: Any, tenant: str, width: int) -> int:
-        self._change(share, -1, 0)
-        return super().release(share, tenant, width)
 
 
 def test_the_books_notice_capacity_that_was_never_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,13 +90,6 @@ def test_nothing_waits_in_vain_over_a_long_time(seed: int) -> None:
             books.apply((kind, which, tokens, 0))
             books.scene.admission._estimator._kinds.clear()
             assert startable(books) == []
-
-
-class TakesHeadOrNothing(StartTimeFairQueue):
-    """A head that does not fit keeps everybody else from starting."""
-
-    def head_within(self, room: int) -> Any:
-        return None
 
 
 def test_the_check_of_work_conservation_can_fail() -> None:

@@ -16,6 +16,7 @@ from agentload.scheduler.policies.sfq import StartTimeFairQueue
 from agentload.scheduler.pool import ClassShare
 from agentload.scheduler.tenants import TenantLane
 from agentload.scheduler.work import UNIT
+from scheduler_broken import NoCap
 from scheduler_kit import AMPLE, MS, NS, Scene, gateway
 
 ROOMY: dict[str, Any] = {"max_queue": AMPLE, "tenant_max_queue": AMPLE, "max_wait_s": 1e6}
@@ -331,12 +332,6 @@ def test_the_smallest_class_has_a_slot() -> None:
 
 
 # ---------------------------------------------------------------- the cap per tenant
-
-
-class NoCap(StartTimeFairQueue):
-    """One tenant may hold every slot."""
-
-    tenant_cap = False
 
 
 def slots_held_by_long_calls(policy: type[FairQueue]) -> int:
