@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agentload import catalogue, checks, profile
+from agentload import catalogue, checks, experiments, profile
 from agentload.errors import ExitCode, UsageError
 from agentload.scheduler import policies
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PURE_PACKAGES = (
     "scheduler", "checks", "arrivals", "workloads", "behaviours", "gateway_faults", "drivers/simulated",
-    "mutants", "evidence", "client",
+    "mutants", "evidence", "client", "experiments",
 )  # fmt: skip
 PURE_MODULES = (
     "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle", "gateway/core",
@@ -94,8 +94,8 @@ def test_the_readme_names_every_command() -> None:
         assert f"agentload {name}" in README, f"README does not show `agentload {name}`"
 
 
-def test_the_readme_names_every_profile_and_every_check() -> None:
-    for name in [*profile.names(), *checks.SEAM.names()]:
+def test_the_readme_names_every_profile_check_and_experiment() -> None:
+    for name in [*profile.names(), *checks.SEAM.names(), *experiments.SEAM.names()]:
         assert f"`{name}`" in README, f"README does not name `{name}`"
 
 

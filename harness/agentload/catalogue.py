@@ -26,6 +26,7 @@ def lines(what: str) -> Iterator[str]:
         "workloads": lambda: _seam("workloads"),
         "arrivals": lambda: _seam("arrivals"),
         "faults": _faults,
+        "experiments": lambda: _seam("experiments"),
     }
     if what not in kinds:
         raise UsageError(f"list {what}: no such kind{did_you_mean(what, sorted(kinds))}")

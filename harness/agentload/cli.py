@@ -264,6 +264,36 @@ def compare_policies(
 
 
 @app.command()
+def experiment(
+    name: Annotated[str, typer.Argument(help="An experiment, as `agentload list experiments` prints it.")],
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 1,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=1_000, help="Consecutive seeds; as many as it needs when omitted."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; reports/<name>-<time> when omitted.")
+    ] = None,
+    inconclusive: InconclusiveOption = "fail",
+) -> None:
+    """Play a published experiment again: is its shape the same?
+
+    In virtual time. Exit code 0: all that the source reports came out here, too; 1: something did not.
+    """
+    from agentload import experiment as composition
+
+    options = composition.Options(
+        experiment=name,
+        seed=seed,
+        seeds=seeds,
+        out=out,
+        inconclusive_passes=_passes(inconclusive),
+        command=tuple(sys.argv[1:]),
+    )
+    raise typer.Exit(composition.run(options))
+
+
+@app.command()
 def gate(
     profiles: Annotated[
         str | None,
@@ -310,7 +340,7 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="profiles, checks, mutants, policies, behaviours, workloads, arrivals or faults."
+            help="profiles, checks, experiments, mutants, policies, behaviours, workloads, arrivals or faults"
         ),
     ] = "profiles",
 ) -> None:

@@ -35,6 +35,7 @@ def test_the_behaviours_there_are() -> None:
         "obeys",
         "ignores",
         "hammer",
+        "full-jitter",
         "openai-sdk",
         "openai-sdk-old",
         "openai-js",
@@ -87,6 +88,13 @@ def test_hammer_retries_everything_at_once() -> None:
     for outcome in (Outcome.REJECTED, Outcome.FAILED, Outcome.ABANDONED, Outcome.TRUNCATED):
         assert delay(hammer, refused(1, outcome=outcome, retry_after_s=60.0)) == 0.0
     assert delay(hammer, refused(2)) is None
+
+
+def test_full_jitter_doubles_its_widest_wait_up_to_the_cap() -> None:
+    client = made("full-jitter", base_s=2, cap_s=10, max_attempts=5)
+    drawn = Random(1).random()
+    waits = [delay(client, refused(number, retry_after_s=60.0)) for number in range(5)]
+    assert waits == [drawn * 2, drawn * 4, drawn * 8, drawn * 10, None]
 
 
 RETRY_AFTER = (

@@ -1,0 +1,92 @@
+"""A published experiment on the terminal: arms × measures, then what was to be expected and what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentload.experiments import Arm, Column, Expectation, Experiment, Measures, Source, Value
+from agentload.model import Status
+from agentload.report import text
+from agentload.report.terminal import COLOURS
+
+
+def print_opening(
+    name: str, experiment: Experiment, arms: Sequence[Arm], planned: int, folder: Path, console: Console
+) -> None:
+    """The question, the source, and what is about to be played."""
+    question = (experiment.__doc__ or "").split("\n", 1)[0]
+    console.print(f"{name}: {question}", soft_wrap=True)
+    console.print(source_line(experiment.source), style="dim", soft_wrap=True)
+    console.print(
+        f"{text.count(len(arms), 'arm')}, {text.count(planned, 'run')}, into {folder}", soft_wrap=True
+    )
+
+
+def source_line(source: Source) -> str:
+    """Paper, arXiv number, artefact."""
+    parts = [source.paper, f"arXiv {source.arxiv}" if source.arxiv else "", source.artefact]
+    return ", ".join(part for part in parts if part)
+
+
+def print_result(
+    columns: Sequence[Column],
+    by_arm: Mapping[str, Sequence[Measures]],
+    expectations: Sequence[Expectation],
+    console: Console,
+) -> None:
+    """The table and the expectations."""
+    console.print()
+    console.print(table(columns, by_arm))
+    console.print()
+    for one in expectations:
+        console.print(_line(one, console.options.ascii_only), soft_wrap=True)
+
+
+def print_overall(name: str, status: Status, seeds: int, path: Path, console: Console) -> None:
+    """The verdict, and where everything is written down."""
+    line = Text("\n  ")
+    line.append(str(status).upper(), style=f"bold {COLOURS[status]}")
+    line.append(f"  {name}, {text.count(seeds, 'seed')}\n\n  {path}")
+    console.print(line, soft_wrap=True)
+
+
+def table(columns: Sequence[Column], by_arm: Mapping[str, Sequence[Measures]]) -> Table:
+    """One row for each arm; over several seeds the median, and the least and the most."""
+    shown = Table(box=None, padding=(0, 1), header_style="dim")
+    shown.add_column("arm", no_wrap=True)
+    for column in columns:
+        heading = f"{column.heading} {column.unit}" if column.unit else column.heading
+        shown.add_column(heading, justify="right")
+    for arm, measures in by_arm.items():
+        shown.add_row(arm, *(cell([one[column.name] for one in measures]) for column in columns))
+    return shown
+
+
+def cell(values: Sequence[Value]) -> str:
+    """`3.2`, or `3.2 (2.9–4.1)`: the median of several, and their ends."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return text.NOTHING
+    ends = [_figure(known[0]), _figure(known[-1])]
+    middle = _figure(known[len(known) // 2])
+    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
+
+
+def _figure(value: float) -> str:
+    return text.NEVER if math.isinf(value) else text.figure(value)
+
+
+def _line(one: Expectation, ascii_only: bool) -> Text:
+    symbols = text.ASCII_SYMBOLS if ascii_only else text.SYMBOLS
+    line = Text("  ")
+    line.append(f"{symbols[one.status]} ", style=f"bold {COLOURS[one.status]}")
+    line.append(one.name, style="bold")
+    measured = text.quantity(one.measured, one.unit, one.censored)
+    line.append(f"  {measured} ({one.relation} {text.quantity(one.bound, one.unit)})")
+    return line.append(f"  published: {one.published}", style="dim")

@@ -1,0 +1,225 @@
+"""Published experiments, played again in virtual time: does what was measured elsewhere come out here, too?
+
+An experiment names its source, its arms (each a load, and a gateway good or bad in one way), what it measures
+in each arm's run, and the SHAPE that the source reports, as expectations with numbers. The shape, not the
+digits: another machine, model or language shifts those, and leaves the order and the factor as they are.
+
+Every expectation names two arms whose exchange must make it fail (`exchange`); a test exchanges them, so that
+no expectation exists that holds whatever happens.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from agentload import mutants, profile
+from agentload.drivers.simulated.network import Timing
+from agentload.drivers.simulated.parts import Parts
+from agentload.model import Profile, Run, Status
+from agentload.registry import Seam
+
+Value = float | None
+"""A measure: a number, +infinity for what never happened, None where there was too little to say."""
+Measures = Mapping[str, Value]
+"""By the names of the experiment's columns."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it was published."""
+
+    paper: str
+    arxiv: str = ""
+    """Identifier; empty for a paper that is not there."""
+    artefact: str = ""
+    """Where code and raw results are; empty when there are none."""
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the things that are compared."""
+
+    name: str
+    about: str
+    profile: str
+    """The load: a profile's name, or the YAML of one."""
+    settings: tuple[str, ...] = ()
+    """Changes to it, as in `--set KEY=VALUE`."""
+    mutant: str | None = None
+    """A safeguard of the gateway that is switched off, by the mutant's name."""
+    parts: Parts | None = None
+    """Other parts of the gateway than the reference's; instead of `mutant`."""
+    timing: Timing | None = None
+    """Of messages and timers; None: as every simulated run has them."""
+    once: bool = False
+    """Nothing that matters in it is drawn: one seed says what all would."""
+
+    def load(self) -> Profile:
+        """Raises ProfileError or UsageError."""
+        if "\n" in self.profile:
+            return profile.parse(self.profile, f"arm {self.name}", self.settings)
+        return profile.load(profile.find(self.profile), self.settings)
+
+    def make_parts(self) -> Parts | None:
+        """What the gateway is made of; None: the reference. Raises UsageError."""
+        return self.parts if self.mutant is None else mutants.parts_of(self.mutant)
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure of every arm."""
+
+    name: str
+    heading: str
+    unit: str = ""
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the source says, and what was found here."""
+
+    name: str
+    status: Status
+    measured: float | None
+    """Of the seed that comes closest to breaking it; None when there was too little, or for +infinity."""
+    relation: str
+    """at most | at least"""
+    bound: float
+    published: str
+    """The source's own figure, in words."""
+    exchange: tuple[str, str]
+    """Two arms whose exchange must make it fail."""
+    unit: str = ""
+    censored: bool = False
+    """`measured` is +infinity."""
+
+
+class Found:
+    """The measures of all arms, seed by seed."""
+
+    def __init__(self, by_seed: Sequence[Mapping[str, Measures]]) -> None:
+        """`by_seed`: for each seed, arm → measures."""
+        self.by_seed = by_seed
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds were played."""
+        return len(self.by_seed)
+
+    def values(self, arm: str, column: str) -> list[Value]:
+        """One measure of one arm, a value for each seed."""
+        return self.each(lambda one: one[arm][column])
+
+    def each(self, of: Callable[[Mapping[str, Measures]], Value]) -> list[Value]:
+        """Something computed for each seed from the measures of all arms."""
+        return [of(one) for one in self.by_seed]
+
+    def ratios(self, column: str, over: str, under: str) -> list[Value]:
+        """A measure of arm `over` divided by that of arm `under`."""
+        return self.each(lambda one: divided(one[over][column], one[under][column]))
+
+    def exchanged(self, one: str, other: str) -> Found:
+        """The same with two arms' measures exchanged: what must make an expectation fail."""
+        return Found([{**seed, one: seed[other], other: seed[one]} for seed in self.by_seed])
+
+
+class Experiment(ABC):
+    """The contract. The docstring's first line says the question; the rest how it is put here."""
+
+    source: ClassVar[Source]
+    columns: ClassVar[tuple[Column, ...]]
+    seeds: ClassVar[int] = 1
+    """Consecutive seeds that it needs to say anything; more make it surer."""
+
+    @abstractmethod
+    def arms(self) -> tuple[Arm, ...]:
+        """What is compared, in the order of the table."""
+
+    @abstractmethod
+    def measure(self, arm: Arm, run: Run) -> Measures:
+        """A value for every column. Pure."""
+
+    @abstractmethod
+    def expect(self, found: Found) -> list[Expectation]:
+        """The shape that the source reports, held against what was found. Pure."""
+
+
+SEAM: Seam[Experiment] = Seam(__name__, Experiment)
+
+
+# --------------------------------------------------------------------------- expectations
+
+
+def at_least(
+    name: str,
+    values: Iterable[Value],
+    bound: float,
+    *,
+    published: str,
+    exchange: tuple[str, str],
+    unit: str = "",
+) -> Expectation:
+    """Every value must reach the bound; the least of them is shown. Nothing to say: inconclusive."""
+    known, complete = _known(values)
+    worst = min(known, default=None)
+    return _expectation(name, "at least", worst, bound, complete, published, exchange, unit)
+
+
+def at_most(
+    name: str,
+    values: Iterable[Value],
+    bound: float,
+    *,
+    published: str,
+    exchange: tuple[str, str],
+    unit: str = "",
+) -> Expectation:
+    """No value may exceed the bound; the largest of them is shown. Nothing to say: inconclusive."""
+    known, complete = _known(values)
+    worst = max(known, default=None)
+    return _expectation(name, "at most", worst, bound, complete, published, exchange, unit)
+
+
+def divided(over: Value, under: Value) -> Value:
+    """A ratio, where a measure may be missing, infinite or nothing."""
+    if over is None or under is None:
+        return None
+    if under == 0:
+        return None if over == 0 else math.inf
+    return None if math.isinf(over) and math.isinf(under) else over / under
+
+
+def _known(values: Iterable[Value]) -> tuple[list[float], bool]:
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return known, bool(known) and len(known) == len(listed)
+
+
+def _expectation(
+    name: str,
+    relation: str,
+    worst: float | None,
+    bound: float,
+    complete: bool,
+    published: str,
+    exchange: tuple[str, str],
+    unit: str,
+) -> Expectation:
+    kept = worst is not None and (worst >= bound if relation == "at least" else worst <= bound)
+    if worst is not None and not kept:
+        status = Status.FAILED  # what is missing could only add to it
+    else:
+        status = Status.PASSED if complete else Status.INCONCLUSIVE
+    endless = worst is not None and math.isinf(worst)
+    return Expectation(
+        name=name,
+        status=status,
+        measured=None if endless else worst,
+        relation=relation,
+        bound=bound,
+        published=published,
+        exchange=exchange,
+        unit=unit,
+        censored=endless,
+    )

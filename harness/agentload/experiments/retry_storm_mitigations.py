@@ -1,0 +1,213 @@
+"""What ends a retry storm: bounds, budgets and deadlines do, backoff does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from agentload.drivers.simulated.parts import Parts
+from agentload.experiments import (
+    Arm,
+    Column,
+    Expectation,
+    Experiment,
+    Found,
+    Measures,
+    Source,
+    at_least,
+    at_most,
+)
+from agentload.experiments._storm import EXACT, NeverStops, end_goodput, peak_amplification, recovery_s
+from agentload.model import NS, Run
+from agentload.mutants.unbounded_queue import UnboundedQueue
+from agentload.mutants.upstream_outlives_client import UpstreamOutlivesClient
+from agentload.scheduler.admission import Admission
+from agentload.scheduler.work import Request
+
+CAPACITY = 50
+PATIENCE_S = 3
+LOAD = """\
+# A server of {capacity} requests a second loses four fifths of its capacity for 10 s; clients wait 3 s.
+name: retry-storm-mitigations
+about: One server behind a gateway with one slot, first come, first served.
+phases:
+  - {{name: before, seconds: 5}}
+  - {{name: trigger, seconds: 10}}
+  - {{name: after, seconds: 45}}
+  - {{name: tail, seconds: 15, record: false}}              # so long a request may take: 5 attempts
+provider: {{slots: 1, latency: {{first_token_ms: {service_ms}, first_token_cv: 0}}}}
+faults: [{{kind: slow, phase: trigger, factor: 5}}]
+gateway:
+  policy: fifo
+  pools:
+    shared:
+      slots: 1
+      tenant_slots: 1
+      classes:
+        standard: {{max_queue: {queue}, tenant_max_queue: {queue}, max_wait_s: 86400}}
+tenants:
+  - name: client
+    arrivals: {{kind: poisson, rate: {rate}}}
+    workload: {{kind: fixed, input_tokens: 24, output_tokens: 1}}
+    client: {client}
+checks: [status-codes]
+"""
+ENDLESS = 1_000_000
+BOUNDED = 2 * CAPACITY
+"""Two seconds of work: less than the clients' patience."""
+ONCE = "{kind: no-retry, timeout_s: 3}"
+AT_ONCE = "{kind: hammer, timeout_s: 3, max_attempts: 5}"
+BUDGET = "{kind: hammer, timeout_s: 3, max_attempts: 5, retry_budget: 0.1}"
+JITTER = "{kind: full-jitter, timeout_s: 3, max_attempts: 5, base_s: 1, cap_s: 120}"
+LOADS = (0.6, 0.8)
+PROFILE, UNTIL = "retry-storm", "recovery"
+"""The bundled profile, and its phase after the trigger. All its clients wait two seconds here: those who wait
+for thirty are answered by a gateway that is down for everybody else."""
+IMPATIENT = ("tenants.patient.client.timeout_s=2",)
+REFERENCE, UNBOUNDED = f"{PROFILE}: bounded", f"{PROFILE}: unbounded"
+
+
+class _Admission(Admission):
+    """Knows how long its clients wait, so that it can tell what is not worth starting."""
+
+    def submit(self, now_ns: int, request: Request) -> None:
+        request.deadline_ns = now_ns + PATIENCE_S * NS
+        super().submit(now_ns, request)
+
+
+_BLIND = Parts(lifecycle=NeverStops)
+"""It never learns that a client has left."""
+_SEES = UpstreamOutlivesClient().parts()
+"""It does while the request is queued; what it has begun it ends."""
+_FORESEES = replace(_SEES, admission=_Admission)
+_MITIGATIONS: dict[str, tuple[str, str, int, Parts]] = {
+    "no retry": ("clients give up", ONCE, ENDLESS, _BLIND),
+    "4 at once": ("four re-sends, no wait", AT_ONCE, ENDLESS, _BLIND),
+    "full jitter": ("four re-sends after U(0, 2^i) s", JITTER, ENDLESS, _BLIND),
+    "budget": ("retries are 10 % of first attempts at most", BUDGET, ENDLESS, _BLIND),
+    "bounded queue": ("2 s of work may wait", AT_ONCE, BOUNDED, _BLIND),
+    "queue + budget": ("both", BUDGET, BOUNDED, _BLIND),
+    "drop expired": ("who has left is not served", AT_ONCE, ENDLESS, _SEES),
+    "drop infeasible": ("nor who will have left when it is done", AT_ONCE, ENDLESS, _FORESEES),
+}
+
+
+class RetryStormMitigations(Experiment):
+    """Which of the usual remedies lets a service come back after its capacity has?
+
+    The storm of `retry-storm-metastable` at 60 and 80 % load, with one remedy each; and the bundled profile
+    `retry-storm`, against the reference gateway and against one without bounds that cancels nothing.
+    """
+
+    source: ClassVar[Source] = Source(
+        paper="Huang et al., Metastable Failures in the Wild, OSDI 2022 (the storm)",
+        artefact="github.com/lexiangh/Metastability",
+    )
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column(name="goodput_end", heading="answered at the end", unit="%"),
+        Column(name="recovery_s", heading="recovery", unit="s"),
+        Column(name="amplification", heading="peak amplification", unit="×"),
+    )
+
+    def arms(self) -> tuple[Arm, ...]:
+        grid = [_arm(remedy, load) for load in LOADS for remedy in _MITIGATIONS]
+        about = "the bundled profile against the reference gateway"
+        sound = Arm(name=REFERENCE, about=about, profile=PROFILE, settings=IMPATIENT)
+        settings = (*IMPATIENT, "gateway.policy=fifo")
+        parts = Parts(lifecycle=NeverStops, gateway_config=UnboundedQueue().parts().gateway_config)
+        about = "the same without bounds, where nothing is cancelled"
+        naive = Arm(name=UNBOUNDED, about=about, profile=PROFILE, settings=settings, parts=parts)
+        return (*grid, sound, naive)
+
+    def measure(self, arm: Arm, run: Run) -> Measures:
+        bundled = arm.profile == PROFILE
+        phase = UNTIL if bundled else "after"
+        whole_s = next(one.seconds for one in run.profile.phases if one.name == phase)
+        return {
+            "goodput_end": end_goodput(run, phase, whole_s if bundled else 10),
+            "recovery_s": recovery_s(run, phase),
+            "amplification": peak_amplification(run),
+        }
+
+    def expect(self, found: Found) -> list[Expectation]:
+        return [*_at_every_load(found), *_expired(found), *_bundled(found)]
+
+
+def _at_every_load(found: Found) -> list[Expectation]:
+    shape: list[Expectation] = []
+    for load in LOADS:
+        down = _Shape(found, load, "4 at once")
+        up = _Shape(found, load, "bounded queue")
+        shape += [
+            up.most("4 at once", "goodput_end", 10, "0 %, never back"),
+            up.most("full jitter", "goodput_end", 10, "0 %: backoff delays, it does not shed"),
+            down.least("no retry", "goodput_end", 90, "98–100 %"),
+            down.least("budget", "goodput_end", 90, "98–100 %"),
+            down.most("budget", "amplification", 2, "1.4–1.5 ×"),
+            down.most("bounded queue", "recovery_s", 2, "0–1 s"),
+            down.most("queue + budget", "recovery_s", 2, "0–1 s"),
+            _Shape(found, load, "bounded queue").most("queue + budget", "amplification", 2, "1.4–1.5 ×"),
+            down.most("drop infeasible", "recovery_s", 2, "0 s"),
+        ]
+    return shape
+
+
+def _expired(found: Found) -> list[Expectation]:
+    """Dropping only what has expired serves those who expire while they are served."""
+    low, high = (_Shape(found, load, "bounded queue") for load in LOADS)
+    return [
+        low.least("drop expired", "recovery_s", 5, "15–21 s"),
+        high.most("drop expired", "goodput_end", 50, "3 %, never back"),
+    ]
+
+
+def _bundled(found: Found) -> list[Expectation]:
+    pair = (REFERENCE, UNBOUNDED)
+    back = found.values(REFERENCE, "recovery_s")
+    down = found.values(UNBOUNDED, "goodput_end")
+    return [
+        at_most(f"{REFERENCE}, recovery", back, 2, published="within 2 s", exchange=pair, unit="s"),
+        at_most(f"{UNBOUNDED}, answered", down, 10, published="below 10 %", exchange=pair, unit="%"),
+    ]
+
+
+class _Shape:
+    """Expectations of arms at one load, each to be exchanged with the same other arm."""
+
+    def __init__(self, found: Found, load: float, other: str) -> None:
+        self._found, self._load, self._other = found, load, _name(other, load)
+
+    def least(self, remedy: str, column: str, bound: float, published: str) -> Expectation:
+        return self._of(at_least, remedy, column, bound, published)
+
+    def most(self, remedy: str, column: str, bound: float, published: str) -> Expectation:
+        return self._of(at_most, remedy, column, bound, published)
+
+    def _of(
+        self, relation: Callable[..., Expectation], remedy: str, column: str, bound: float, published: str
+    ) -> Expectation:
+        arm, (heading, unit) = _name(remedy, self._load), _WORDS[column]
+        values = self._found.values(arm, column)
+        return relation(
+            f"{arm}, {heading}", values, bound, published=published, exchange=(arm, self._other), unit=unit
+        )
+
+
+_WORDS = {
+    "goodput_end": ("answered", "%"),
+    "recovery_s": ("recovery", "s"),
+    "amplification": ("attempts", "×"),
+}
+
+
+def _name(remedy: str, load: float) -> str:
+    return f"{remedy} at {load:.0%}"
+
+
+def _arm(remedy: str, load: float) -> Arm:
+    about, client, queue, parts = _MITIGATIONS[remedy]
+    text = LOAD.format(
+        capacity=CAPACITY, service_ms=1000 / CAPACITY, rate=load * CAPACITY, client=client, queue=queue
+    )
+    return Arm(name=_name(remedy, load), about=about, profile=text, parts=parts, timing=EXACT)
