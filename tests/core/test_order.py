@@ -78,9 +78,20 @@ def test_a_plugin_folder_must_add_something(tmp_path: Path) -> None:
 
 
 def test_every_seam_is_a_folder_that_plugins_may_have() -> None:
-    from agentload import arrivals, behaviours, checks, gateway_faults, mutants, targets, workloads
+    from agentload import (
+        arrivals,
+        behaviours,
+        checks,
+        experiments,
+        gateway_faults,
+        mutants,
+        targets,
+        workloads,
+    )
     from agentload.registry import PLUGIN_SEAMS
     from agentload.scheduler import policies
 
-    seams = (arrivals, behaviours, checks, gateway_faults, mutants, targets, workloads, policies)
+    seams = (
+        arrivals, behaviours, checks, experiments, gateway_faults, mutants, targets, workloads, policies,
+    )  # fmt: skip
     assert {one.SEAM.noun for one in seams} | {"faults", "profiles"} == set(PLUGIN_SEAMS)
