@@ -19,6 +19,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "chat": {"output_tokens": {"min": 8, "max": 24}, "max_tokens": 48, "stream": 0.5, "deadline_s": 1.5},
     "fixed": {"output_tokens": 16, "max_tokens": 48},
     "pareto": {"mean_output_tokens": 16, "alpha": 1.2, "clip": 8},
+    "mix": {
+        "parts": [
+            {"share": 0.25, "kind": "chat", "workflow": "qa", "output_tokens": {"min": 1, "max": 8}},
+            {"share": 0.75, "kind": "fixed", "workflow": "report", "output_tokens": 500},
+        ]
+    },
 }
 
 
@@ -160,3 +166,28 @@ def test_a_prompt_always_has_room_for_the_marker() -> None:
 def test_sizes_that_make_no_sense(size: object, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         workloads.make(Spec(kind="chat", params={"output_tokens": size}))
+
+
+def test_a_mix_has_its_shares_and_every_part_its_own_sizes() -> None:
+    drawn = jobs("mix", EXAMPLES["mix"])
+    questions = [job for job in drawn if job.workflow == "qa"]
+    assert len(questions) / len(drawn) == pytest.approx(0.25, abs=0.02)
+    assert {job.output_tokens for job in questions} == set(range(1, 9))
+    assert {job.output_tokens for job in drawn if job.workflow == "report"} == {500}
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (
+            {"share": 0.5, "kind": "chat", "output_tokens": "many"},
+            r"parts\[1\].output_tokens: .*number of tokens",
+        ),
+        ({"share": 0.5, "kind": "chta"}, r"parts\[1\]: no workloads named 'chta' .did you mean 'chat'"),
+        ({"share": 0.4, "kind": "chat"}, "must add up to 1, got 0.9"),
+        ({"kind": "chat"}, "share\n  Field required"),
+    ],
+)
+def test_mixes_that_make_no_sense(part: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        workloads.make(Spec(kind="mix", params={"parts": [{"share": 0.5, "kind": "fixed"}, part]}))

@@ -13,7 +13,8 @@ from agentload import experiment, experiments
 from agentload.errors import ExitCode, UsageError
 from agentload.experiment import Options
 from agentload.experiment.play import Play, found_of
-from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source, at_most
+from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
+from agentload.experiments._shape import at_most
 from agentload.model import Run, Status
 
 NAMES = experiments.SEAM.names()
@@ -32,24 +33,19 @@ def expected(name: str, found: Found) -> dict[str, Expectation]:
     return {one.name: one for one in listed}
 
 
-def repeated(name: str) -> Found:
-    """As if every seed it asks for had gone like the first."""
-    return Found(list(played(name).by_seed) * experiments.SEAM.get(name).seeds)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_one_seed_brings_the_published_shape(name: str) -> None:
-    found = expected(name, played(name))
+    found = expected(name, played(name)).values()
     assert len(found) >= 2
-    assert [one for one in found.values() if one.status is Status.FAILED] == []
-    if experiments.SEAM.get(name).seeds == 1:
-        assert {one.status for one in found.values()} == {Status.PASSED}
+    assert [one for one in found if one.status is Status.FAILED] == []
+    undecided = {one.name for one in found if one.status is Status.INCONCLUSIVE}
+    assert all("collapses more often" in one for one in undecided)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_expectation_fails_when_its_arms_are_exchanged(name: str) -> None:
     for one in expected(name, played(name)).values():
-        if one.status is Status.PASSED:
+        if one.status is not Status.INCONCLUSIVE:
             exchanged = expected(name, played(name).exchanged(*one.exchange))
             assert exchanged[one.name].status is Status.FAILED, one.name
 

@@ -42,7 +42,9 @@ def print_result(
 ) -> None:
     """The table and the expectations."""
     console.print()
-    console.print(table(columns, by_arm))
+    whole = table(columns, by_arm)
+    fits = console.measure(whole).maximum <= console.width
+    console.print(whole if fits else table(columns, by_arm, ranges=False))
     console.print()
     for one in expectations:
         console.print(_line(one, console.options.ascii_only), soft_wrap=True)
@@ -56,26 +58,28 @@ def print_overall(name: str, status: Status, seeds: int, path: Path, console: Co
     console.print(line, soft_wrap=True)
 
 
-def table(columns: Sequence[Column], by_arm: Mapping[str, Sequence[Measures]]) -> Table:
-    """One row for each arm; over several seeds the median, and the least and the most."""
+def table(
+    columns: Sequence[Column], by_arm: Mapping[str, Sequence[Measures]], *, ranges: bool = True
+) -> Table:
+    """One row for each arm; over several seeds the median, and below it (where there is room) the range."""
     shown = Table(box=None, padding=(0, 1), header_style="dim")
     shown.add_column("arm", no_wrap=True)
     for column in columns:
         heading = f"{column.heading} {column.unit}" if column.unit else column.heading
         shown.add_column(heading, justify="right")
     for arm, measures in by_arm.items():
-        shown.add_row(arm, *(cell([one[column.name] for one in measures]) for column in columns))
+        shown.add_row(arm, *(cell([one[column.name] for one in measures], ranges) for column in columns))
     return shown
 
 
-def cell(values: Sequence[Value]) -> str:
-    """`3.2`, or `3.2 (2.9–4.1)`: the median of several, and their ends."""
+def cell(values: Sequence[Value], ranges: bool = True) -> str:
+    """`3.2`, or `3.2` and below it `2.9–4.1`: the median of several, and their ends."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return text.NOTHING
-    ends = [_figure(known[0]), _figure(known[-1])]
     middle = _figure(known[len(known) // 2])
-    return middle if ends[0] == ends[1] else f"{middle} ({ends[0]}–{ends[1]})"
+    ends = [_figure(known[0]), _figure(known[-1])]
+    return f"{middle}\n{'–'.join(ends)}" if ranges and ends[0] != ends[1] else middle
 
 
 def _figure(value: float) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -148,39 +148,6 @@ class Experiment(ABC):
 SEAM: Seam[Experiment] = Seam(__name__, Experiment)
 
 
-# --------------------------------------------------------------------------- expectations
-
-
-def at_least(
-    name: str,
-    values: Iterable[Value],
-    bound: float,
-    *,
-    published: str,
-    exchange: tuple[str, str],
-    unit: str = "",
-) -> Expectation:
-    """Every value must reach the bound; the least of them is shown. Nothing to say: inconclusive."""
-    known, complete = _known(values)
-    worst = min(known, default=None)
-    return _expectation(name, "at least", worst, bound, complete, published, exchange, unit)
-
-
-def at_most(
-    name: str,
-    values: Iterable[Value],
-    bound: float,
-    *,
-    published: str,
-    exchange: tuple[str, str],
-    unit: str = "",
-) -> Expectation:
-    """No value may exceed the bound; the largest of them is shown. Nothing to say: inconclusive."""
-    known, complete = _known(values)
-    worst = max(known, default=None)
-    return _expectation(name, "at most", worst, bound, complete, published, exchange, unit)
-
-
 def divided(over: Value, under: Value) -> Value:
     """A ratio, where a measure may be missing, infinite or nothing."""
     if over is None or under is None:
@@ -188,38 +155,3 @@ def divided(over: Value, under: Value) -> Value:
     if under == 0:
         return None if over == 0 else math.inf
     return None if math.isinf(over) and math.isinf(under) else over / under
-
-
-def _known(values: Iterable[Value]) -> tuple[list[float], bool]:
-    listed = list(values)
-    known = [value for value in listed if value is not None]
-    return known, bool(known) and len(known) == len(listed)
-
-
-def _expectation(
-    name: str,
-    relation: str,
-    worst: float | None,
-    bound: float,
-    complete: bool,
-    published: str,
-    exchange: tuple[str, str],
-    unit: str,
-) -> Expectation:
-    kept = worst is not None and (worst >= bound if relation == "at least" else worst <= bound)
-    if worst is not None and not kept:
-        status = Status.FAILED  # what is missing could only add to it
-    else:
-        status = Status.PASSED if complete else Status.INCONCLUSIVE
-    endless = worst is not None and math.isinf(worst)
-    return Expectation(
-        name=name,
-        status=status,
-        measured=None if endless else worst,
-        relation=relation,
-        bound=bound,
-        published=published,
-        exchange=exchange,
-        unit=unit,
-        censored=endless,
-    )

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentload.experiments import (
-    Arm,
-    Column,
-    Expectation,
-    Experiment,
-    Found,
-    Measures,
-    Source,
-    at_least,
-    at_most,
-)
+from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
+from agentload.experiments._shape import Shape, at_least
 from agentload.experiments._storm import EXACT, end_goodput, peak_amplification, recovery_s
 from agentload.model import Run
 
@@ -30,9 +21,7 @@ phases:
 drain_s: 15                                              # five attempts of 3 s
 provider: {{slots: 1, overflow: queue, latency: {{first_token_ms: {service_ms}, first_token_cv: 0}}}}
 faults: [{{kind: slow, phase: trigger, factor: {slower}}}]
-gateway:                                                 # lets everything through: the server alone queues
-  policy: fifo
-  pools: {{shared: {{slots: 1000000, tenant_slots: 1000000}}}}
+gateway: {{policy: none}}                                  # the queue is the server's own
 tenants:
   - name: client
     arrivals: {{kind: {arrivals}, rate: {rate}}}
@@ -83,15 +72,11 @@ class RetryStormMetastable(Experiment):
         }
 
     def expect(self, found: Found) -> list[Expectation]:
-        def recovers(arm: str) -> Expectation:
-            values = found.values(arm, "goodput_end")
-            return at_least(
-                f"{arm} recovers", values, 90, published="recovers", exchange=(arm, "B"), unit="%"
-            )
-
-        collapsed = found.values("B", "goodput_end")
-        stays = at_most("B stays down", collapsed, 10, published="metastable", exchange=("A", "B"), unit="%")
-        return [recovers("A"), stays, recovers("C"), recovers("D"), *_chances(found)]
+        shape = Shape(self.columns, found)
+        for arm in ("A", "C", "D"):
+            shape.least(arm, "goodput_end", 90, "recovers", against="B")
+        shape.most("B", "goodput_end", 10, "metastable", against="A")
+        return [*shape.expectations, *_chances(found)]
 
 
 def _chances(found: Found) -> list[Expectation]:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
 from agentload.drivers.simulated.parts import Parts
-from agentload.experiments import (
-    Arm,
-    Column,
-    Expectation,
-    Experiment,
-    Found,
-    Measures,
-    Source,
-    at_least,
-    at_most,
-)
+from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
+from agentload.experiments._shape import Shape
 from agentload.experiments._storm import EXACT, NeverStops, end_goodput, peak_amplification, recovery_s
 from agentload.model import NS, Run
 from agentload.mutants.unbounded_queue import UnboundedQueue
@@ -131,74 +121,36 @@ class RetryStormMitigations(Experiment):
         }
 
     def expect(self, found: Found) -> list[Expectation]:
-        return [*_at_every_load(found), *_expired(found), *_bundled(found)]
+        shape = Shape(self.columns, found)
+        for load in LOADS:
+            _at(shape, load)
+        # Dropping only what has expired serves those who expire while they are served.
+        low, high = (_name("drop expired", load) for load in LOADS)
+        shape.least(low, "recovery_s", 5, "15–21 s", against=_name("bounded queue", LOADS[0]))
+        shape.most(high, "goodput_end", 50, "3 %, never back", against=_name("bounded queue", LOADS[1]))
+        shape.most(REFERENCE, "recovery_s", 2, "within 2 s", against=UNBOUNDED)
+        shape.most(UNBOUNDED, "goodput_end", 10, "below 10 %", against=REFERENCE)
+        return shape.expectations
 
 
-def _at_every_load(found: Found) -> list[Expectation]:
-    shape: list[Expectation] = []
-    for load in LOADS:
-        down = _Shape(found, load, "4 at once")
-        up = _Shape(found, load, "bounded queue")
-        shape += [
-            up.most("4 at once", "goodput_end", 10, "0 %, never back"),
-            up.most("full jitter", "goodput_end", 10, "0 %: backoff delays, it does not shed"),
-            down.least("no retry", "goodput_end", 90, "98–100 %"),
-            down.least("budget", "goodput_end", 90, "98–100 %"),
-            down.most("budget", "amplification", 2, "1.4–1.5 ×"),
-            down.most("bounded queue", "recovery_s", 2, "0–1 s"),
-            down.most("queue + budget", "recovery_s", 2, "0–1 s"),
-            _Shape(found, load, "bounded queue").most("queue + budget", "amplification", 2, "1.4–1.5 ×"),
-            down.most("drop infeasible", "recovery_s", 2, "0 s"),
-        ]
-    return shape
-
-
-def _expired(found: Found) -> list[Expectation]:
-    """Dropping only what has expired serves those who expire while they are served."""
-    low, high = (_Shape(found, load, "bounded queue") for load in LOADS)
-    return [
-        low.least("drop expired", "recovery_s", 5, "15–21 s"),
-        high.most("drop expired", "goodput_end", 50, "3 %, never back"),
-    ]
-
-
-def _bundled(found: Found) -> list[Expectation]:
-    pair = (REFERENCE, UNBOUNDED)
-    back = found.values(REFERENCE, "recovery_s")
-    down = found.values(UNBOUNDED, "goodput_end")
-    return [
-        at_most(f"{REFERENCE}, recovery", back, 2, published="within 2 s", exchange=pair, unit="s"),
-        at_most(f"{UNBOUNDED}, answered", down, 10, published="below 10 %", exchange=pair, unit="%"),
-    ]
-
-
-class _Shape:
-    """Expectations of arms at one load, each to be exchanged with the same other arm."""
-
-    def __init__(self, found: Found, load: float, other: str) -> None:
-        self._found, self._load, self._other = found, load, _name(other, load)
-
-    def least(self, remedy: str, column: str, bound: float, published: str) -> Expectation:
-        return self._of(at_least, remedy, column, bound, published)
-
-    def most(self, remedy: str, column: str, bound: float, published: str) -> Expectation:
-        return self._of(at_most, remedy, column, bound, published)
-
-    def _of(
-        self, relation: Callable[..., Expectation], remedy: str, column: str, bound: float, published: str
-    ) -> Expectation:
-        arm, (heading, unit) = _name(remedy, self._load), _WORDS[column]
-        values = self._found.values(arm, column)
-        return relation(
-            f"{arm}, {heading}", values, bound, published=published, exchange=(arm, self._other), unit=unit
+def _at(shape: Shape, load: float) -> None:
+    """What holds at every load."""
+    none, jitter, once, budget, queue, both, foreseen = (
+        _name(remedy, load)
+        for remedy in (
+            "4 at once", "full jitter", "no retry", "budget", "bounded queue", "queue + budget",
+            "drop infeasible",
         )
-
-
-_WORDS = {
-    "goodput_end": ("answered", "%"),
-    "recovery_s": ("recovery", "s"),
-    "amplification": ("attempts", "×"),
-}
+    )  # fmt: skip
+    shape.most(none, "goodput_end", 10, "0 %, never back", against=queue)
+    shape.most(jitter, "goodput_end", 10, "0 %: backoff delays, it does not shed", against=queue)
+    shape.least(once, "goodput_end", 90, "98–100 %", against=none)
+    shape.least(budget, "goodput_end", 90, "98–100 %", against=none)
+    shape.most(budget, "amplification", 2, "1.4–1.5 ×", against=none)
+    shape.most(queue, "recovery_s", 2, "0–1 s", against=none)
+    shape.most(both, "recovery_s", 2, "0–1 s", against=none)
+    shape.most(both, "amplification", 2, "1.4–1.5 ×", against=queue)
+    shape.most(foreseen, "recovery_s", 2, "0 s", against=none)
 
 
 def _name(remedy: str, load: float) -> str:
