@@ -16,20 +16,30 @@ from time import process_time
 from typing import NamedTuple
 
 from agentload.scheduler.admission import Admission, Dispatched, Request
-from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig, UpstreamLimits
+from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig, ShuffleConfig, UpstreamLimits
 
 STEP_NS = 1_000_000
 SLOTS = 64
 
 
-def gateway(tenant_slots: int = SLOTS, capacity_units: float = 1e6) -> Admission:
+def gateway(variant: Variant) -> Admission:
     """Three classes over one pool, with provider limits that are checked and never bind."""
+    lendable, borrows = (0.5, 0.5) if variant.limits else (1.0, None)
+    shares = {"guaranteed": 0.5, "standard": 0.35, "batch": 0.15}
     classes = {
-        "guaranteed": ClassConfig(nominal_share=0.5, min_units=capacity_units * 0.1, max_queue=10**7),
-        "standard": ClassConfig(nominal_share=0.35, max_queue=10**7),
-        "batch": ClassConfig(nominal_share=0.15, max_queue=10**7),
+        name: ClassConfig(nominal_share=share, max_queue=10**7, lendable=lendable, borrows=borrows)
+        for name, share in shares.items()
     }
-    pool = PoolConfig(capacity_units=capacity_units, slots=SLOTS, tenant_slots=tenant_slots, classes=classes)
+    floor = {"min_units": variant.capacity_units * 0.1}
+    classes["guaranteed"] = classes["guaranteed"].model_copy(update=floor)
+    pool = PoolConfig(
+        capacity_units=variant.capacity_units,
+        slots=SLOTS,
+        tenant_slots=variant.tenant_slots,
+        headroom=0.05 if variant.limits else 0.0,
+        shuffle_shards=ShuffleConfig() if variant.sharded else None,
+        classes=classes,
+    )
     upstream = UpstreamLimits(tokens_per_minute=1e12, requests_per_minute=1e12)
     return Admission(GatewayConfig(pools={"p": pool}, upstream=upstream), Random(1))
 
@@ -89,6 +99,10 @@ class Variant(NamedTuple):
     deadlines: bool = False
     tenant_slots: int = SLOTS
     capacity_units: float = 1e6
+    limits: bool = False
+    """Lending and borrowing within limits, and headroom."""
+    sharded: bool = False
+    """128 queues for all tenants."""
 
 
 VARIANTS = (
@@ -97,13 +111,15 @@ VARIANTS = (
     Variant("deadlines", deadlines=True),
     Variant("cap 1", tenant_slots=1),
     Variant("units bind", capacity_units=20.0),
+    Variant("limits", limits=True),
+    Variant("shards", sharded=True),
 )
 
 
 def measure(tenants: int, jobs: int, variant: Variant = VARIANTS[0]) -> float:
     """Microseconds of CPU per job, with twice as many jobs waiting as there are tenants (at least 200)."""
     at_start = SLOTS + max(200, 2 * tenants)
-    admission = gateway(variant.tenant_slots, variant.capacity_units)
+    admission = gateway(variant)
     load = Load(admission, tenants, at_start + jobs, deadlines=variant.deadlines)
     for _ in range(at_start):
         load.submit()

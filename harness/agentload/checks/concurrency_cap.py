@@ -73,7 +73,7 @@ class ConcurrencyCap(Check):
     def _caps(self, of: Profile) -> dict[str, int]:
         caps: dict[str, int] = {}
         for pool in of.gateway.pools.values():
-            cap = self.per_tenant or pool.tenant_slots
+            cap = self.per_tenant or (pool.tenant_slots and pool.tenant_slots * pool.lanes_each)
             if cap is not None:
                 caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
         own = {name: one.slots for name, one in of.gateway.tenants.items() if one.slots is not None}

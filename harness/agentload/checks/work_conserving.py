@@ -123,7 +123,7 @@ class WorkConserving(Check):
     def _caps(self, of: Profile) -> dict[str, int]:
         caps: dict[str, int] = {}
         for pool in of.gateway.pools.values():
-            cap = self.tenant_slots or pool.tenant_slots or (pool.slots + 1) // 2
+            cap = self.tenant_slots or pool.lane_slots * pool.lanes_each
             caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
         own = {name: one.slots for name, one in of.gateway.tenants.items() if one.slots is not None}
         return caps if self.tenant_slots else caps | own

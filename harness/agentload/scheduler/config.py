@@ -101,6 +101,16 @@ class PoolConfig(_Section):
     """A call that nothing is heard of for so long (no progress, no end) loses its capacity."""
     classes: dict[str, ClassConfig] = Field(default_factory=lambda: {"standard": ClassConfig()}, min_length=1)
 
+    @property
+    def lanes_each(self) -> int:
+        """Queues that one tenant may use in a class."""
+        return 1 if self.shuffle_shards is None else self.shuffle_shards.hand
+
+    @property
+    def lane_slots(self) -> int:
+        """Calls in flight of one queue, at most: half the slots over the queues of a tenant, rounded up."""
+        return self.tenant_slots or -(-self.slots // (2 * self.lanes_each))
+
     @model_validator(mode="after")
     def _floors_fit(self) -> Self:
         floors = sum(c.min_units for c in self.classes.values())

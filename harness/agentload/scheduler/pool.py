@@ -125,9 +125,9 @@ class Pool:
         self.capacity = round(config.capacity_units * UNIT)
         self.slots = config.slots
         self.shards = None if config.shuffle_shards is None else ShuffleShards(config.shuffle_shards)
-        self.lanes_each = 1 if config.shuffle_shards is None else config.shuffle_shards.hand
+        self.lanes_each = config.lanes_each
         """Queues that one tenant may use in a class: what is bounded is each of them."""
-        self.tenant_slots = config.tenant_slots or -(-config.slots // (2 * self.lanes_each))
+        self.tenant_slots = config.lane_slots
         """Calls of one tenant in flight, at most: half the slots by default, rounded up."""
         self._own_caps = tenant_caps or {}
         self.caps_tenants = min(self.tenant_slots, *self._own_caps.values(), self.slots) < self.slots
