@@ -89,7 +89,7 @@ class Process:
     def __init__(self, world: World, number: int) -> None:
         config, random = world.config, Random(number)
         core = GatewayCore(config, GatewaySettings(), random)
-        jobs = JobsCore(config, world.settings, GatewaySettings(), random, wall_offset_ns=EPOCH_NS)
+        jobs = world.core(config, world.settings, GatewaySettings(), random, wall_offset_ns=EPOCH_NS)
         self.world = world
         self.front = JobsFront(core, jobs)
         self.owner = jobs._owner
@@ -167,7 +167,17 @@ class Process:
 class World:
     """The store, the tools, and the process that is alive."""
 
-    def __init__(self, *, slots: int = 2, max_queue: int = 4, full: str = "defer", **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 2,
+        max_queue: int = 4,
+        full: str = "defer",
+        core: type[JobsCore] = JobsCore,
+        store: type[WatchedStore] = WatchedStore,
+        **settings: Any,
+    ) -> None:
+        self.core = core
         classes = {"standard": ClassConfig(max_queue=max_queue, max_wait_s=5, response_when_full=full)}
         self.config = GatewayConfig(
             pools={"shared": PoolConfig(slots=slots, tenant_slots=slots, classes=classes)},
@@ -175,12 +185,14 @@ class World:
         )
         self.settings = JobsSettings(**({"lease_s": 2.0, "max_attempts": 3, "deadline_s": 120.0} | settings))
         self.now_ns = 0
-        self.store = WatchedStore()
+        self.store = store()
         self.keys: dict[tuple[str, str], set[str]] = {}
         """Idempotency keys that each step of each job was called with."""
         self.effects: Counter[str] = Counter()
         """Of an idempotent tool, by key."""
         self.duplicates = 0
+        self.calls = 0
+        """Of tools."""
         self.accepted: list[str] = []
         self.requests = 0
         self.processes = 0
@@ -238,6 +250,7 @@ class World:
             self.process.tick()
 
     def tool_called(self, call: StartTool) -> None:
+        self.calls += 1
         job, step = first(call.headers, b"x-job-id"), first(call.headers, b"x-job-step")
         assert job is not None
         assert step is not None

@@ -33,6 +33,8 @@ PURE_MODULES = (
     "gateway/jobs/stores/memory", "gateway/jobs/lifecycle", "gateway/jobs/core",
     "gateway/jobs/front", "gateway/jobs/desk", "gateway/jobs/lanes", "gateway/jobs/gate", "gateway/jobs/eta",
     "gateway/jobs/ends", "gateway/jobs/reader", "gateway/jobs/registry", "gateway/jobs/views",
+    "gateway/jobs/figures", "gateway/jobs/counters", "gateway/jobs/wishes", "gateway/jobs/calls",
+    "gateway/jobs/underway", "gateway/jobs/news",
 )  # fmt: skip
 PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai", "tools")
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}

@@ -155,10 +155,9 @@ class Crashes(RuleBasedStateMachine):
             if row.state == "completed":
                 assert row.step == row.steps_total == len(row.results)
         jobs = self.world.alive.front.jobs
-        assert not jobs._request_of
-        assert not jobs._call_of
-        assert not jobs._slot_of
-        assert not jobs._leased
+        assert len(jobs._underway) == 0
+        assert jobs._gate.used == 0
+        assert len(jobs.leased) == 0
         assert jobs.registry.open == 0
         assert jobs.registry.bytes == 0
         assert self.world.alive.front.core.open_requests == 0

@@ -26,6 +26,7 @@ from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
 from agentload.gateway.exchange import Exchange
 from agentload.gateway.jobs.endpoint import JobsEndpoint, accept_chat
+from agentload.gateway.jobs.figures import figures, view
 from agentload.gateway.jobs.reader import prefers_async
 from agentload.gateway.jobs.shell import JobsShell
 from agentload.gateway.metrics import Metrics, unaccounted
@@ -98,6 +99,14 @@ class Pages:
         core = self._driver.core
         return _json(scheduler_view(self._config.policy, self._driver.snapshot(tenants=100), core))
 
+    async def jobs(self, request: Request) -> Response:
+        """Durable jobs in numbers."""
+        if self._driver.jobs is None:
+            return Response(status_code=404)
+        if not _is_local(request):
+            return Response(status_code=403)
+        return _json(view(self._driver.jobs.front.jobs, self._driver.now_ns()))
+
     async def models(self, _: Request) -> Response:
         """GET /v1/models: the provider's, not queued."""
         core = self._driver.core
@@ -163,6 +172,8 @@ def build_app(
     driver = Driver(core, upstream, jobs)
     jobs_endpoint = JobsEndpoint(driver, read_body)
     metrics = Metrics(core.books, lambda: driver.snapshot(tenants=0))
+    if jobs is not None:
+        metrics.jobs = lambda: figures(jobs.front.jobs, driver.now_ns())
     pages = Pages(config, driver, metrics)
 
     @asynccontextmanager
@@ -184,6 +195,7 @@ def build_app(
             Route("/readyz", pages.readyz),
             Route("/metrics", pages.metrics),
             Route("/debug/queue", pages.queue),
+            Route("/debug/jobs", pages.jobs),
             Route("/debug/scheduler", pages.scheduler),
         ],
         lifespan=lifespan,

@@ -47,6 +47,11 @@ DELETE /v1/jobs/ID
     200 with the body of GET. Whatever runs is stopped at once (its call to the provider or tool is closed).
     A job that had ended stays as it is. 503 `store_unavailable`: it was stopped but this is not yet safe.
 
+GET /debug/jobs
+    For this machine only: `{"now_ns", "open", "kept", "bytes", "states", "waiting", "oldest_wait_ns",
+    "lease_age_ns", "reclaims", "retries", "step_limits", "tool_calls", "tool_ns", "counters": {"accepted",
+    "begun", "reclaimed", "retried", "parked", "fenced", "store_failures", …}}`.
+
 States
 ======
 `queued`: waits for its turn. `deferred`: waits for a set time (`not_before_ms`): admission refused its step,

@@ -7,23 +7,21 @@ saved is one batch, and the shell makes many batches one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import ClassVar, TypeAlias
 
-import msgspec
-
 from agentload.gateway.answers import Answer
-from agentload.gateway.envelope import Envelope, EnvelopeReader, UpstreamCall
-from agentload.gateway.headers import IDEMPOTENCY_KEY
-from agentload.gateway.jobs import lifecycle as jobs
-from agentload.gateway.jobs import states, views
+from agentload.gateway.envelope import EnvelopeReader
+from agentload.gateway.jobs import news, states, views
+from agentload.gateway.jobs.calls import chat_envelope, tool_call
+from agentload.gateway.jobs.counters import Counters
 from agentload.gateway.jobs.desk import Desk
 from agentload.gateway.jobs.ends import of_tool
 from agentload.gateway.jobs.gate import ToolGate
 from agentload.gateway.jobs.lanes import Lane, Lanes
 from agentload.gateway.jobs.lifecycle import JobLifecycle, Phase
-from agentload.gateway.jobs.model import NS, Job, JobSpec, JobState, StepEnd, ToolCall, Verdict
+from agentload.gateway.jobs.model import NS, Job, JobSpec, JobState, StepEnd, Verdict
 from agentload.gateway.jobs.protocol import (
     CancelTool,
     ChatPosted,
@@ -36,7 +34,6 @@ from agentload.gateway.jobs.protocol import (
     JobSubmitted,
     Persist,
     Recovered,
-    StartTool,
     Stored,
     StoreFailed,
     ToolAnswered,
@@ -44,61 +41,19 @@ from agentload.gateway.jobs.protocol import (
 )
 from agentload.gateway.jobs.registry import Registry
 from agentload.gateway.jobs.store import Applied, Change, Delete, Fenced, Outcome, Renew
+from agentload.gateway.jobs.underway import Underway
+from agentload.gateway.jobs.wishes import AskAdmission, CallOff, LetGo, Wish
 from agentload.gateway.protocol import Drain, Respond, Stop, Tick
 from agentload.gateway.settings import GatewaySettings
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.jobs_config import JobsSettings
 from agentload.scheduler.timers import Timers
 from agentload.scheduler.wall_clock import EPOCH_NS
-from agentload.scheduler.work import Request
 
-
-class AskAdmission(msgspec.Struct, frozen=True):
-    """Submit a chat step's request to the gateway's core, and hold back its call until LetGo."""
-
-    request_id: int
-    envelope: Envelope
-
-
-class LetGo(msgspec.Struct, frozen=True):
-    """The lease is safe: make the call that was held back."""
-
-    request_id: int
-
-
-class CallOff(msgspec.Struct, frozen=True):
-    """Nobody wants that request any more."""
-
-    request_id: int
-
-
-Wish: TypeAlias = AskAdmission | LetGo | CallOff
-"""What the jobs want of the gateway's core."""
 CoreAction: TypeAlias = JobAction | Respond | Wish
 CoreEvent: TypeAlias = JobEvent | Tick | Drain | Stop
 
 _WAITING = (Phase.WAITING, Phase.ASKING)
-
-
-class Counters(msgspec.Struct):
-    """What has happened to jobs since this process began."""
-
-    accepted: int = 0
-    begun: int = 0
-    """Deliveries."""
-    reclaimed: int = 0
-    """Leases that were orphaned or lapsed."""
-    retried: int = 0
-    """Deliveries that failed and are made again."""
-    parked: int = 0
-    """Times that admission would not have a step now."""
-    fenced: int = 0
-    """Writes that were too late: another has the job, or it has ended."""
-    store_failures: int = 0
-    completed: int = 0
-    failed: int = 0
-    expired: int = 0
-    cancelled: int = 0
 
 
 class JobsCore:
@@ -124,7 +79,8 @@ class JobsCore:
         self.counters = Counters()
         self.registry = Registry()
         self.lanes = Lanes()
-        self._wall_offset_ns = wall_offset_ns
+        self.wall_offset_ns = wall_offset_ns
+        """Add it to an instant to have Unix time."""
         self._random = random
         self._retry = config.retry
         self._owner = f"{random.getrandbits(64):016x}"
@@ -134,15 +90,7 @@ class JobsCore:
         self._draining = False
         self._batches: dict[int, list[tuple[JobLifecycle | None, Change]]] = {}
         self._last_batch = 0
-        self._last_request = 0
-        self._requests: dict[int, int] = {}
-        """Number of the job, by the id of its chat step's request."""
-        self._request_of: dict[int, int] = {}
-        self._calls: dict[int, int] = {}
-        """Number of the job, by the id of its tool's call."""
-        self._call_of: dict[int, int] = {}
-        self._slot_of: dict[int, str] = {}
-        """Tenant whose slot of the gate a job holds, by its number."""
+        self._underway = Underway(self._gate)
         self._timers = Timers()
         self._lane_timers = Timers()
         self._beat_ns: int | None = None
@@ -157,7 +105,7 @@ class JobsCore:
 
     def handle(self, now_ns: int, event: CoreEvent) -> list[CoreAction]:
         """Take one event; everything that is to be done now, in order."""
-        at_ns = now_ns + self._wall_offset_ns
+        at_ns = now_ns + self.wall_offset_ns
         match event:
             case JobPosted() | ChatPosted():
                 self._posted(at_ns, event)
@@ -188,23 +136,23 @@ class JobsCore:
 
     def chat_granted(self, now_ns: int, request_id: int) -> list[CoreAction]:
         """Admission lets a chat step go; its call is held back until LetGo."""
-        at_ns = now_ns + self._wall_offset_ns
-        lifecycle = self._of_request(request_id)
+        at_ns = now_ns + self.wall_offset_ns
+        lifecycle = self._of(request_id)
         if lifecycle is not None:
-            self._tell(at_ns, lifecycle, jobs.Granted())
+            self._tell(at_ns, lifecycle, news.Granted())
         return self._finish(at_ns)
 
     def chat_ended(self, now_ns: int, request_id: int, end: StepEnd) -> list[CoreAction]:
         """A chat step's request has ended, in service or before."""
-        at_ns = now_ns + self._wall_offset_ns
-        lifecycle = self._of_request(request_id)
+        at_ns = now_ns + self.wall_offset_ns
+        lifecycle = self._of(request_id)
         if lifecycle is not None:
-            self._forget_request(lifecycle.job.number)
+            self._underway.forget_request(lifecycle.job.number)
             if end.verdict is Verdict.PARKED:
                 self._pause(at_ns, lifecycle.job, end)
             if end.verdict is Verdict.DONE and lifecycle.phase is Phase.RUNNING:
                 self._desk.pace(lifecycle.job.service_class).chat(at_ns - lifecycle.begun_ns)
-            self._tell(at_ns, lifecycle, jobs.Ended(end))
+            self._tell(at_ns, lifecycle, news.Ended(end))
         return self._finish(at_ns)
 
     def next_wakeup_ns(self) -> int | None:
@@ -213,12 +161,17 @@ class JobsCore:
         stale_ns = None if oldest_ns is None else oldest_ns + round(self.settings.retention_s * NS)
         due = (self._timers.next_ns(), self._lane_timers.next_ns(), self._beat_ns, stale_ns)
         at_ns = min((one for one in due if one is not None), default=None)
-        return None if at_ns is None else at_ns - self._wall_offset_ns
+        return None if at_ns is None else at_ns - self.wall_offset_ns
+
+    @property
+    def leased(self) -> Collection[JobLifecycle]:
+        """Jobs with a step in service."""
+        return self._leased.values()
 
     @property
     def in_service(self) -> int:
         """Jobs that are leased or about to be, and batches that are being written."""
-        return len(self._leased) + len(self._request_of) + len(self._slot_of) + len(self._batches)
+        return len(self._leased) + len(self._underway) + len(self._batches)
 
     # ----------------------------------------------------------------- requests
 
@@ -296,7 +249,7 @@ class JobsCore:
             self._out.append(self._desk.show(at_ns, found, event.request_id))
         else:
             self._desk.await_end(found.job.number, event.request_id)
-            self._tell(at_ns, found, jobs.Cancel())
+            self._tell(at_ns, found, news.Cancel())
 
     # ----------------------------------------------------------------- the store
 
@@ -325,12 +278,12 @@ class JobsCore:
     def _saved(self, at_ns: int, lifecycle: JobLifecycle, change: Change, outcome: Outcome) -> None:
         if isinstance(change, Renew):
             if isinstance(outcome, Applied):
-                self._tell(at_ns, lifecycle, jobs.Renewed(change.leased_until_ns))
+                self._tell(at_ns, lifecycle, news.Renewed(change.leased_until_ns))
             else:
-                self._tell(at_ns, lifecycle, jobs.NotRenewed(outcome))
+                self._tell(at_ns, lifecycle, news.NotRenewed(outcome))
             return
         new = lifecycle.phase is Phase.STORING
-        self._tell(at_ns, lifecycle, jobs.Saved(outcome))
+        self._tell(at_ns, lifecycle, news.Saved(outcome))
         if new and lifecycle.phase is not Phase.LOST:
             self.counters.accepted += 1
             self._out.extend(self._desk.accepted(at_ns, lifecycle))
@@ -342,7 +295,7 @@ class JobsCore:
                 continue  # a lease that cannot be renewed lapses
             if lifecycle.phase is Phase.STORING:
                 self._out.extend(self._desk.not_accepted(at_ns, lifecycle))
-            self._tell(at_ns, lifecycle, jobs.NotSaved())
+            self._tell(at_ns, lifecycle, news.NotSaved())
             self._out.extend(self._desk.not_ended(at_ns, lifecycle))
 
     # ----------------------------------------------------------------- time
@@ -351,7 +304,7 @@ class JobsCore:
         while (number := self._timers.pop_due(at_ns)) is not None:
             lifecycle = self.registry.by_number.get(number)
             if lifecycle is not None:
-                self._tell(at_ns, lifecycle, jobs.TimeUp())
+                self._tell(at_ns, lifecycle, news.TimeUp())
         while (number := self._lane_timers.pop_due(at_ns)) is not None:
             lane = self.lanes.numbered(number)
             if lane is not None:
@@ -377,18 +330,18 @@ class JobsCore:
     def _drain(self, at_ns: int) -> None:
         """Take no more, and begin nothing; what is in service may finish."""
         self._draining = True
-        for number in list(self._request_of):
+        for number in self._underway.requests:
             lifecycle = self.registry.by_number[number]
             if lifecycle.phase is Phase.ASKING:
-                self._tell(at_ns, lifecycle, jobs.Release())
+                self._tell(at_ns, lifecycle, news.Release())
 
     def _stop(self, at_ns: int) -> None:
         """Give back what is in service."""
         self._draining = True
-        for number in [*self._request_of, *self._slot_of]:
+        for number in self._underway.jobs:
             lifecycle = self.registry.by_number.get(number)
             if lifecycle is not None:
-                self._tell(at_ns, lifecycle, jobs.Release())
+                self._tell(at_ns, lifecycle, news.Release())
 
     # ----------------------------------------------------------------- lanes and the gate
 
@@ -417,39 +370,23 @@ class JobsCore:
     def _ask(self, at_ns: int, lifecycle: JobLifecycle) -> None:
         job, chat = lifecycle.job, lifecycle.step.chat
         assert chat is not None
-        self._tell(at_ns, lifecycle, jobs.Asked())
+        self._tell(at_ns, lifecycle, news.Asked())
         expected = chat.input_tokens + (chat.max_output_tokens or 0)
         if job.max_total_tokens is not None and job.total_tokens + expected > job.max_total_tokens:
             message = f"{job.total_tokens} of {job.max_total_tokens} tokens are spent, {expected} needed"
             end = StepEnd(verdict=Verdict.REFUSED, reason=states.SPEND_LIMIT, message=message)
-            return self._tell(at_ns, lifecycle, jobs.Ended(end))
-        self._last_request -= 1
-        self._requests[self._last_request] = job.number
-        self._request_of[job.number] = self._last_request
-        return self._out.append(AskAdmission(self._last_request, self._envelope(at_ns, lifecycle)))
-
-    def _envelope(self, at_ns: int, lifecycle: JobLifecycle) -> Envelope:
-        """The step as any other request of its tenant and class, with the run's deadline and attempts."""
-        job, chat = lifecycle.job, lifecycle.step.chat
-        assert chat is not None
-        request = Request(
-            id=self._last_request,
-            tenant=job.tenant,
-            service_class=job.service_class,
-            workflow=job.workflow,
-            model=chat.model,
-            input_tokens=chat.input_tokens,
-            text_chars=chat.text_chars,
-            max_output_tokens=chat.max_output_tokens,
-            body_bytes=len(chat.body),
-            arrived_ns=at_ns - self._wall_offset_ns,
-            deadline_ns=job.deadline_at_ns - self._wall_offset_ns,
-            attempt=job.failures,
-            max_attempts=job.max_attempts,
-            run_id=job.id,
+            self.counters.overspent += 1
+            return self._tell(at_ns, lifecycle, news.Ended(end))
+        request_id = self._underway.ask(job.number)
+        envelope = chat_envelope(
+            job,
+            chat,
+            request_id=request_id,
+            key=self.step_key(job),
+            now_ns=at_ns - self.wall_offset_ns,
+            wall_offset_ns=self.wall_offset_ns,
         )
-        headers = ((IDEMPOTENCY_KEY, self.step_key(job).encode()),)
-        return Envelope(request=request, call=UpstreamCall(body=chat.body, headers=headers))
+        return self._out.append(AskAdmission(request_id, envelope))
 
     def _pump_gate(self, at_ns: int) -> None:
         while (granted := self._gate.next()) is not None:
@@ -458,9 +395,9 @@ class JobsCore:
             if lifecycle is None or not self._may_ask(at_ns, lifecycle):
                 self._gate.free(tenant)  # it has ended, or has a slot already
                 continue
-            self._slot_of[number] = tenant
-            self._tell(at_ns, lifecycle, jobs.Asked())
-            self._tell(at_ns, lifecycle, jobs.Granted())
+            self._underway.hold_slot(number, tenant)
+            self._tell(at_ns, lifecycle, news.Asked())
+            self._tell(at_ns, lifecycle, news.Granted())
 
     # ----------------------------------------------------------------- deliveries
 
@@ -474,71 +411,39 @@ class JobsCore:
         self.counters.begun += 1
         self._desk.pace(job.service_class).began(at_ns)
         if tool is None:
-            self._out.append(LetGo(self._request_of[job.number]))
-        else:
-            self._last_request -= 1
-            self._calls[self._last_request] = job.number
-            self._call_of[job.number] = self._last_request
-            self._out.append(self._start_tool(at_ns, lifecycle, tool))
-
-    def _start_tool(self, at_ns: int, lifecycle: JobLifecycle, tool: ToolCall) -> StartTool:
-        job, timeout_s = lifecycle.job, lifecycle.patience_s(at_ns)
-        asked = {
-            "seconds": tool.seconds,
-            "side_effect": tool.side_effect,
-            "payload": msgspec.Raw(tool.payload),
-        }
-        return StartTool(
-            call_id=self._last_request,
-            name=tool.name,
-            headers=(
-                (b"content-type", b"application/json"),
-                (IDEMPOTENCY_KEY, self.step_key(job).encode()),
-                (b"x-job-id", job.id.encode()),
-                (b"x-job-step", b"%d" % job.step),
-                (b"x-attempt", b"%d" % job.failures),
-            ),
-            body=msgspec.json.encode(asked),
-            connect_timeout_ns=round(min(self.settings.tool_connect_s, timeout_s) * NS),
-            timeout_ns=round(timeout_s * NS),
+            request_id = self._underway.request_of(job.number)
+            assert request_id is not None
+            return self._out.append(LetGo(request_id))
+        self.counters.tool_calls += 1
+        call = tool_call(
+            job,
+            tool,
+            call_id=self._underway.call(job.number),
+            key=self.step_key(job),
+            timeout_s=lifecycle.patience_s(at_ns),
+            connect_s=self.settings.tool_connect_s,
         )
+        return self._out.append(call)
 
     def _tool_ended(self, at_ns: int, call_id: int, end: StepEnd) -> None:
-        number = self._calls.get(call_id)
-        lifecycle = None if number is None else self.registry.by_number.get(number)
+        lifecycle = self._of(call_id)
         if lifecycle is not None:
-            self._forget_call(lifecycle.job.number)
-            self._tell(at_ns, lifecycle, jobs.Ended(end))
+            self._underway.forget_call(lifecycle.job.number)
+            self._tell(at_ns, lifecycle, news.Ended(end))
 
     def _abandon(self, number: int) -> None:
         """End what is under way for the job; its news is not listened to any more."""
-        request_id = self._request_of.get(number)
+        request_id = self._underway.forget_request(number)
         if request_id is not None:
             self._out.append(CallOff(request_id))
-            self._forget_request(number)
-        call_id = self._call_of.get(number)
+        call_id = self._underway.forget_call(number)
         if call_id is not None:
             self._out.append(CancelTool(call_id))
-        self._forget_call(number)
 
-    def _of_request(self, request_id: int) -> JobLifecycle | None:
-        number = self._requests.get(request_id)
+    def _of(self, some_id: int) -> JobLifecycle | None:
+        """The job whose request or call that is, if anybody listens to it."""
+        number = self._underway.job(some_id)
         return None if number is None else self.registry.by_number.get(number)
-
-    def _forget_request(self, number: int) -> None:
-        request_id = self._request_of.pop(number, None)
-        if request_id is not None:
-            del self._requests[request_id]
-
-    def _forget_call(self, number: int) -> None:
-        call_id = self._call_of.pop(number, None)
-        if call_id is not None:
-            del self._calls[call_id]
-        if number in self._slot_of:
-            self._free_slot(number)
-
-    def _free_slot(self, number: int) -> None:
-        self._gate.free(self._slot_of.pop(number))
 
     # ----------------------------------------------------------------- telling lifecycles
 
@@ -567,6 +472,8 @@ class JobsCore:
                 self._beat_ns = at_ns + round(self.settings.beat_s * NS)
         elif before is Phase.RUNNING:
             del self._leased[job.number]
+            if not job.state.ended and not lifecycle.asks_admission:
+                self.counters.tool_ns += at_ns - lifecycle.begun_ns
         if after is Phase.ENDED:
             self._ended(at_ns, lifecycle)
         elif after is Phase.LOST:
@@ -596,17 +503,17 @@ class JobsCore:
         self._out.append(JobEnded(job))
         self._prune(at_ns)
 
-    def _carry_out(self, at_ns: int, lifecycle: JobLifecycle, effects: jobs.Effects) -> None:
+    def _carry_out(self, at_ns: int, lifecycle: JobLifecycle, effects: news.Effects) -> None:
         number = lifecycle.job.number
         for effect in effects:
             match effect:
-                case jobs.Write():
+                case news.Write():
                     self._changes.append((lifecycle, effect.change))
-                case jobs.Begin():
+                case news.Begin():
                     self._begin(at_ns, lifecycle)
-                case jobs.Abandon():
+                case news.Abandon():
                     self._abandon(number)
-                case jobs.Wait():
+                case news.Wait():
                     self._enlist(at_ns, lifecycle)
 
     def _enlist(self, at_ns: int, lifecycle: JobLifecycle) -> None:

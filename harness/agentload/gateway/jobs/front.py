@@ -12,7 +12,7 @@ from collections import deque
 from typing import TypeAlias
 
 from agentload.gateway.core import GatewayCore
-from agentload.gateway.jobs.core import AskAdmission, CallOff, CoreAction, JobsCore, LetGo
+from agentload.gateway.jobs.core import CoreAction, JobsCore
 from agentload.gateway.jobs.ends import of_chat
 from agentload.gateway.jobs.protocol import (
     ChatPosted,
@@ -28,6 +28,7 @@ from agentload.gateway.jobs.protocol import (
     ToolAnswered,
     ToolFailed,
 )
+from agentload.gateway.jobs.wishes import AskAdmission, CallOff, LetGo
 from agentload.gateway.protocol import (
     Action,
     CancelUpstream,

@@ -8,6 +8,7 @@ with them. A lane whose step was refused for load asks again after its Retry-Aft
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
 
@@ -83,6 +84,18 @@ class Lanes:
     def waiting(self, service_class: str) -> int:
         """Jobs of the class that wait."""
         return self._waiting.get(service_class, 0)
+
+    def waiting_in_all(self) -> int:
+        """Jobs that wait."""
+        return sum(self._waiting.values())
+
+    def oldest(self) -> Iterator[int]:
+        """Of each lane with any, the job that was accepted first."""
+        return (lane.members[0] for lane in self._by_number.values() if lane.members)
+
+    def paused(self, at_ns: int) -> int:
+        """Jobs of lanes that admission has told to wait."""
+        return sum(len(lane.members) for lane in self._by_number.values() if lane.paused_until_ns > at_ns)
 
     def position(self, lane: Lane, number: int) -> int:
         """From 1: how many jobs of the class are expected to be begun before this one, and itself.
