@@ -228,6 +228,8 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     stream: bool = False
     server_queue_ns: int | None = None
     """`queue;dur=` of Server-Timing, when the gateway says so."""
+    wait_cause: str | None = None
+    """Its `desc`: why the request waited long, or was refused, as the reference gateway says."""
     reason: str | None = None
     """`X-Admission-Reason`, else the error code of the body, else the transport error."""
     own_answer: bool | None = None

@@ -22,7 +22,7 @@ _DATE_FORMS = (
 )
 _DELAY = re.compile("[0-9]+")
 _LONGEST_S = 1e15
-_QUEUE_FIRST = re.compile(r"queue;dur=([0-9]+(?:\.[0-9]*)?)\s*(?:,|\Z)")
+_QUEUE_FIRST = re.compile(r"queue;dur=([0-9]+(?:\.[0-9]*)?)(?:;desc=\"[a-z_]*\")?\s*(?:,|\Z)")
 """As our gateway writes it on every answer: read at a fifth of the cost of the full syntax."""
 _METRIC = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
 _PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
@@ -63,16 +63,27 @@ def retry_after_hint(raw: str, now_epoch_s: float) -> float | None:
     return _LONGEST_S if raw.strip()[:1].isdecimal() else None  # a number too large, or `inf` and `nan`
 
 
+def wait_cause(server_timing: str) -> str | None:
+    """`queue;dur=…;desc="model_slow"`: what the gateway says that the request waited for; None: nothing."""
+    if "desc" not in server_timing:
+        return None
+    return _queue_parameters(server_timing).get("desc") or None
+
+
 def server_queue_ns(server_timing: str) -> int | None:
     """`queue;dur=12.5` of a Server-Timing field (milliseconds) in nanoseconds; None where it does not say."""
     if (first := _QUEUE_FIRST.match(server_timing)) is not None:
         return _ms_as_ns(first[1])
+    duration = _queue_parameters(server_timing).get("dur", "")
+    return _ms_as_ns(duration) if _NUMBER.fullmatch(duration) else None
+
+
+def _queue_parameters(server_timing: str) -> dict[str, str]:
+    """The parameters of the metric called `queue`, by name in lower case."""
     for metric in _METRIC.findall(server_timing):
         if metric.partition(";")[0].strip() == "queue":
-            named = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(metric)}
-            if _NUMBER.fullmatch(named.get("dur", "")):
-                return _ms_as_ns(named["dur"])
-    return None
+            return {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(metric)}
+    return {}
 
 
 def _ms_as_ns(milliseconds: str) -> int:

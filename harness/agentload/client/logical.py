@@ -63,6 +63,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """From the usage block; None: as planned."""
     output_tokens: int = 0
     server_queue_ns: int | None = None
+    wait_cause: str | None = None
     reason: str | None = None
     own_answer: bool | None = None
     worker: int = 0
@@ -177,6 +178,7 @@ class LogicalRequest:
             planned_output_tokens=job.output_tokens,
             stream=job.stream,
             server_queue_ns=result.server_queue_ns,
+            wait_cause=result.wait_cause,
             reason=result.reason,
             own_answer=result.own_answer,
             worker=result.worker,

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
+from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns, wait_cause
 from agentload.client.logical import AttemptResult
 from agentload.client.request_writer import SEQ_BITS, RequestWriter, chat_body, marker_of
 from agentload.client.sse import Event, EventParser
@@ -215,6 +215,7 @@ class ReplyReader:
             input_tokens=self._usage.prompt_tokens,
             output_tokens=self.words_heard if counted is None else counted,
             server_queue_ns=None if timing is None else server_queue_ns(timing),
+            wait_cause=None if timing is None else wait_cause(timing),
             reason=self._reason(transport_error),
             own_answer=own,
             worker=worker,

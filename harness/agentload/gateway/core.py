@@ -227,7 +227,7 @@ class GatewayCore:
         self._timers.cancel(record.request_id)
         self.books.enter(record)
         if record.outcome is Outcome.ANSWERED:
-            self.admission.diagnosis.served(record.model, record.output_tokens, record.upstream_ns)
+            self.admission.diagnosis.served(now_ns, record.model, record.output_tokens, record.upstream_ns)
         if record.dispatched:
             self.readiness.observe(now_ns, failed=record.upstream_failed)
 

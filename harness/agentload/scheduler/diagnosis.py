@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from math import sqrt
 
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.dispatcher import Dispatcher
@@ -30,52 +31,61 @@ MOST = 512
 STORM = 0.5
 """Share of what waits that has been here before, from which on it is a storm."""
 OVER = 1.5
-"""A tenant is over its share from so many times the mean (requests per weight) on."""
+"""A tenant is over its share from so many times what its weight makes of all that waits and runs..."""
+SURPLUS = 3.0
+"""... if that is more than so many square roots of it too many: equal tenants differ by chance."""
 SLOW = 1.5
 """The model is slow from so many times the normal time on."""
 LEAST = 4
-"""Fewer waiting requests make neither a storm nor a quota."""
+"""Fewer waiting requests make no storm."""
 MODELS = 64
 """Models that a pace is kept for; the rest have one together."""
 
-_OWN_LIMITS = frozenset({"tenant_over_limit", "budget_spent"})
-_NOT_LOAD = frozenset({Reason.SHUTTING_DOWN, Reason.TOO_MANY_TENANTS, Reason.EXPIRED, Reason.LEASE_EXPIRED})
-"""Refusals that have nothing to do with how much work there is. (EXPIRED: its time was over on arrival.)"""
+_OWN_LIMITS = frozenset({Reason.TENANT_OVER_LIMIT, Reason.BUDGET_SPENT, Reason.BUDGET_RESERVED})
+_NOT_LOAD = frozenset(
+    {
+        Reason.SHUTTING_DOWN,
+        Reason.TOO_MANY_TENANTS,
+        Reason.TOO_EARLY,
+        Reason.EXPIRED,  # on arrival
+        Reason.LEASE_EXPIRED,
+    }
+)
+"""Refusals that have nothing to do with how much work there is."""
 
 
 class _Look:
     """What one class had waiting and in service."""
 
-    __slots__ = ("at_ns", "loads", "mean_load", "retries", "waiting")
+    __slots__ = ("at_ns", "counts", "mean_load", "retries", "waiting", "weights")
 
     def __init__(self, at_ns: int, waiting: Iterable[Ticket], running: Iterable[Ticket]) -> None:
         self.at_ns = at_ns
         self.waiting = self.retries = 0
-        self.loads: dict[str, float] = {}
-        """Requests per weight, by tenant."""
-        weights: dict[str, float] = {}
-        count = 0
+        self.counts: dict[str, int] = {}
+        """Requests waiting and running, by tenant."""
+        self.weights: dict[str, float] = {}
         for ticket in waiting:
             self.waiting += 1
             self.retries += ticket.request.attempt > 0
-            count += self._add(ticket, weights)
+            self._add(ticket)
         for ticket in running:
-            count += self._add(ticket, weights)
-        self.mean_load = count / sum(weights.values()) if weights else 0.0
+            self._add(ticket)
+        total = sum(self.weights.values())
+        self.mean_load = sum(self.counts.values()) / total if total else 0.0
 
-    def _add(self, ticket: Ticket, weights: dict[str, float]) -> int:
-        tenant, weight = ticket.lane.tenant, ticket.lane.weight
-        weights[tenant] = weight
-        self.loads[tenant] = self.loads.get(tenant, 0.0) + 1 / weight
-        return 1
+    def _add(self, ticket: Ticket) -> None:
+        tenant = ticket.lane.tenant
+        self.weights[tenant] = ticket.lane.weight
+        self.counts[tenant] = self.counts.get(tenant, 0) + 1
 
     @property
     def storm(self) -> bool:
         return self.retries >= max(LEAST, STORM * self.waiting)
 
     def over_share(self, tenant: str) -> bool:
-        load = self.loads.get(tenant, 0.0)
-        return self.waiting >= LEAST and load > OVER * self.mean_load
+        fair = self.weights.get(tenant, 0.0) * self.mean_load
+        return self.counts.get(tenant, 0) > max(OVER * fair, fair + SURPLUS * sqrt(fair))
 
 
 class Diagnosis:
@@ -87,10 +97,20 @@ class Diagnosis:
         self._tickets = tickets
         self._looks: dict[str, _Look] = {}
         self._paces: dict[str, Pace] = {}
+        self._slow_at_ns: dict[str, int] = {}
+        """By model: when it was last seen to be slow."""
+        self._lent_at_ns: dict[str, int] = {}
+        """By class: when its share was last seen to be lent out."""
 
-    def served(self, model: str, output_tokens: int, service_ns: int) -> None:
+    def served(self, now_ns: int, model: str, output_tokens: int, service_ns: int) -> None:
         """A call was answered whole: learn how long its model takes."""
-        self._pace(model).add(output_tokens, service_ns)
+        known = self._known(model)
+        pace = self._paces.get(known)
+        if pace is None:
+            pace = self._paces[known] = Pace()
+        pace.add(output_tokens, service_ns)
+        if pace.ratio >= SLOW:
+            self._slow_at_ns[known] = now_ns
 
     def slowness(self) -> dict[str, float]:
         """By model: time in service of the last calls ÷ what calls of their size normally take."""
@@ -102,18 +122,18 @@ class Diagnosis:
         cls = self._dispatcher.classes.get(request.service_class)
         if cls is None or not _is_of_load(event):
             return None
-        if isinstance(event, Refused | Expired) and event.reason.value in _OWN_LIMITS:
+        if isinstance(event, Refused | Expired) and event.reason in _OWN_LIMITS:
             return WaitCause.TENANT_OVER_QUOTA
         look = self._look(now_ns, cls)
         if look.storm:
             return WaitCause.RETRY_STORM
         if self._over_quota(cls, request, look):
             return WaitCause.TENANT_OVER_QUOTA
-        if self._lent_out(cls, started=isinstance(event, Dispatched)):
+        if self._lent_out(now_ns, cls, event):
             return WaitCause.CLASS_BORROWED
         if self._held_by_provider(now_ns, cls, event):
             return WaitCause.PROVIDER_LIMIT
-        return WaitCause.MODEL_SLOW if self._slow(now_ns, cls, request) else WaitCause.CAPACITY
+        return WaitCause.MODEL_SLOW if self._slow(now_ns, cls, event) else WaitCause.CAPACITY
 
     def _look(self, now_ns: int, cls: ServiceClass) -> _Look:
         look = self._looks.get(cls.name)
@@ -131,26 +151,32 @@ class Diagnosis:
         at_cap = cls.capped and cls.pool.in_flight(request.tenant) >= cls.pool.cap(request.tenant)
         return at_cap or look.over_share(request.tenant)
 
-    def _lent_out(self, cls: ServiceClass, *, started: bool) -> bool:
-        """Whether it is below its share while another class of the pool is over its own."""
-        own = cls.share
-        if own.slots_used - started >= own.nominal_slots or own.units_used >= own.nominal_units:
-            return False
-        return any(cls.pool.borrowing(share) for share in cls.pool.shares.values() if share is not own)
+    def _lent_out(self, now_ns: int, cls: ServiceClass, event: Event) -> bool:
+        """Whether it is below its share while another class of the pool is over its own, or was for half of
+        the wait."""
+        own, started = cls.share, isinstance(event, Dispatched)
+        has_it = own.slots_used - started >= own.nominal_slots or own.units_used >= own.nominal_units
+        others = (share for share in cls.pool.shares.values() if share is not own)
+        if not has_it and any(map(cls.pool.borrowing, others)):
+            self._lent_at_ns[cls.name] = now_ns
+            return True
+        return self._lent_at_ns.get(cls.name, -1) > now_ns - _waited_ns(event) // 2
 
     def _held_by_provider(self, now_ns: int, cls: ServiceClass, event: Event) -> bool:
         """A pause took half of its wait, or a slot is free and the bucket would not let another call go."""
         limits = self._dispatcher.limits
-        waited_ns = event.waited_ns if isinstance(event, Dispatched) else 0
-        if limits.paused_until_ns > now_ns - waited_ns // 2:
+        if limits.paused_until_ns > now_ns - _waited_ns(event) // 2:
             return True
         free = cls.pool.slots_free > 0
         return free and limits.ready_ns(provider_tokens(event.request)) > now_ns
 
-    def _slow(self, now_ns: int, cls: ServiceClass, request: Request) -> bool:
-        """Calls that ended lately took long, or half of those in service have been there for too long."""
-        pace = self._paces.get(self._known(request.model))
-        if pace is not None and pace.ratio >= SLOW:
+    def _slow(self, now_ns: int, cls: ServiceClass, event: Event) -> bool:
+        """Calls took long for half of its wait, or half of those in service have been there for too long."""
+        model = self._known(event.request.model)
+        pace = self._paces.get(model)
+        if pace is None:
+            return False
+        if pace.ratio >= SLOW or self._slow_at_ns.get(model, -1) > now_ns - _waited_ns(event) // 2:
             return True
         running = self._running(cls)
         late = sum(self._late(now_ns, ticket) for ticket in running)
@@ -163,15 +189,13 @@ class Diagnosis:
         normal_ns = pace.expected_ns(max(ticket.output_tokens, ticket.estimated_output_tokens))
         return now_ns - ticket.started_ns > SLOW * normal_ns
 
-    def _pace(self, model: str) -> Pace:
-        known = self._known(model)
-        pace = self._paces.get(known)
-        if pace is None:
-            pace = self._paces[known] = Pace()
-        return pace
-
     def _known(self, model: str) -> str:
         return model if model in self._paces or len(self._paces) < MODELS else ""
+
+
+def _waited_ns(event: Event) -> int:
+    """What is known of how long it waited."""
+    return event.waited_ns if isinstance(event, Dispatched) else 0
 
 
 def _is_of_load(event: Event) -> bool:
@@ -180,6 +204,6 @@ def _is_of_load(event: Event) -> bool:
     reason = event.reason
     if isinstance(event, Expired):
         return reason is not Reason.LEASE_EXPIRED
-    if reason.value in _OWN_LIMITS:
+    if reason in _OWN_LIMITS:
         return True
     return reason not in _NOT_LOAD and (reason.invites_retry or reason is Reason.DEADLINE_UNMEETABLE)

@@ -6,7 +6,7 @@ readers against each other over the real gateway.
 
 from __future__ import annotations
 
-from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns
+from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns, wait_cause
 from agentload.client.logical import AttemptResult
 from agentload.client.wire import FOREIGN_ANSWER, Ending, outcome
 from agentload.drivers.simulated.messages import Frame
@@ -115,6 +115,7 @@ class AnswerReader:
             input_tokens=self._input_tokens,
             output_tokens=self._tokens if self._output_tokens is None else self._output_tokens,
             server_queue_ns=None if timing is None else _queue_ns(timing),
+            wait_cause=wait_cause(timing.decode("latin-1")) if timing and b"desc" in timing else None,
             reason=self._reason(transport_error),
             own_answer=own,
         )
