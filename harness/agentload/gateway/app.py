@@ -32,6 +32,7 @@ from agentload.gateway.jobs.shell import JobsShell
 from agentload.gateway.metrics import Metrics, unaccounted
 from agentload.gateway.upstream import Upstream, UpstreamUnreachable
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.gauges import gauges
 from agentload.scheduler.snapshot import Snapshot
 
 
@@ -90,7 +91,7 @@ class Pages:
         """What waits and what runs, cheap enough to be read ten times a second."""
         if not _is_local(request):
             return Response(status_code=403)
-        return _json(queue_view(self._driver.snapshot(tenants=0)))
+        return _json(queue_view(self._driver.snapshot(tenants=0), self._driver.core))
 
     async def scheduler(self, request: Request) -> Response:
         """Everything the scheduler can say about itself, tenants by name: for this machine only."""
@@ -123,18 +124,13 @@ def _is_local(request: Request) -> bool:
     return request.client is not None and ip_address(request.client.host).is_loopback
 
 
-def queue_view(snapshot: Snapshot) -> dict[str, Any]:
+def queue_view(snapshot: Snapshot, core: GatewayCore) -> dict[str, Any]:
     """The few numbers that a sampler wants, units last; `now_ns` is CLOCK_MONOTONIC."""
-    classes = snapshot.classes
     return {
         "now_ns": snapshot.at_ns,
-        "waiting": snapshot.waiting,
-        "in_flight": snapshot.running,
-        "oldest_age_s": snapshot.oldest_wait_ns / 1e9,
-        "waiting_units": sum(one.waiting_units for one in classes.values()),
-        "waiting_bytes": sum(one.waiting_bytes for one in classes.values()),
-        "tenants_held": snapshot.tenants_held,
-        "waiting_by_class": {name: one.waiting for name, one in classes.items()},
+        **gauges(snapshot),
+        "metric_series": core.books.series,
+        "waiting_by_class": {name: one.waiting for name, one in snapshot.classes.items()},
         "counters": snapshot.counters,
     }
 

@@ -91,9 +91,33 @@ class Books:
         self.model_time: defaultdict[tuple[str, ...], Histogram] = defaultdict(Histogram)
         """Dispatch to the end, by (class,)."""
 
-    def ended_of(self, state: str) -> int:
-        """Requests that ended in a state, over all classes."""
-        return round(sum(count for (_, ended), count in self.ended.items() if ended == state))
+    @property
+    def series(self) -> int:
+        """Sets of label values that are kept: what the size of a scrape, and of memory, goes by."""
+        counts = sum(len(tally) for tally in self._tallies())
+        return counts + sum(len(histograms) for histograms in self._histograms())
+
+    def _tallies(self) -> tuple[Tally, ...]:
+        return (
+            self.decisions,
+            self.ended,
+            self.requests,
+            self.retries,
+            self.missed,
+            self.causes,
+            self.provider_failures,
+            self.reclaimed,
+            self.tokens,
+            self.tools,
+            self.tenant_requests,
+            self.tenant_dispatched,
+            self.tenant_units,
+            self.tenant_tokens,
+            self.tenant_cost,
+        )
+
+    def _histograms(self) -> tuple[defaultdict[tuple[str, ...], Histogram], ...]:
+        return self.waits, self.retry_delays, self.model_time
 
     def enter(self, record: Record) -> None:
         """Count one request that has ended. Exactly once for each."""

@@ -229,3 +229,42 @@ checks:
   - bounded-queue
   - status-codes
 """
+
+OBSERVED = f"""\
+# Everything that can become of a request happens to some: answered, refused for its tenant or its class,
+# evicted, late, given up by its client, failed at the provider.
+name: observed
+about: A flood, a quiet tenant, one in a hurry and one that leaves, and then errors at the provider.
+phases:
+  - {{name: warm-up, seconds: 2, record: false}}
+  - {{name: flood, seconds: 8}}
+  - {{name: errors, seconds: 4}}
+  - {{name: calm, seconds: 3}}
+provider: {{slots: 16, {_LATENCY}}}                      # 16 ÷ 0.25 s = 64 calls/s
+faults:
+  - {{kind: error-rate, phase: errors, rate: 0.3}}
+gateway:
+  pools:
+    shared:
+      slots: 16
+      classes:
+        standard: {{max_queue: 24, tenant_max_queue: 11}}
+tenants:
+  - name: flood
+    count: 2
+    during: [warm-up, flood]
+    arrivals: {{kind: poisson, rate: 60}}
+    workload: &small {{kind: chat, input_tokens: 24, max_tokens: 48, output_tokens: {{min: 8, max: 24}}}}
+  - {{name: quiet, arrivals: {{kind: poisson, rate: 12}}, workload: *small}}
+  - name: hurried
+    arrivals: {{kind: poisson, rate: 8}}
+    workload: {{kind: fixed, input_tokens: 24, max_tokens: 48, output_tokens: 16, deadline_s: 0.5}}
+  - name: hasty
+    arrivals: {{kind: poisson, rate: 4}}
+    workload: *small
+    client: {{kind: quitter, leave_s: 0.2}}
+checks:
+  - observable
+  - bounded-queue
+  - status-codes
+"""

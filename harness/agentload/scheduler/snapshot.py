@@ -45,6 +45,8 @@ class ClassSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     waiting_bytes: int
     oldest_wait_ns: int
     """Age of the oldest that waits; 0 when nothing does."""
+    max_wait_ns: int
+    """The age at which one is answered 504."""
     running: int
     reserved_units: float
     floor_units: float
@@ -170,6 +172,7 @@ def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
         waiting_units=queue.work / UNIT,
         waiting_bytes=queue.bytes,
         oldest_wait_ns=0 if oldest is None else now_ns - oldest.queued_ns,
+        max_wait_ns=cls.max_wait_ns,
         running=share.slots_used,
         reserved_units=share.units_used / UNIT,
         floor_units=share.floor_units / UNIT,

@@ -19,6 +19,7 @@ from agentload.faults import GatewayAct
 from agentload.gateway.core import GatewayCore
 from agentload.model import RequestRecord, Sample
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.gauges import gauges
 from agentload.scheduler.snapshot import Snapshot
 from fake_provider.config import ProviderConfig
 from fake_provider.faults import Fault
@@ -118,7 +119,8 @@ class World:
     def _sample(self, _: None) -> None:
         if self.gateway.answers:
             seen = self.watch.look(self.kernel.now_ns)
-            self._sinks.sample(Sample(at_ns=seen.at_ns, source="gateway", values=gauges(seen)))
+            values = gauges(seen) | {"metric_series": float(self.gateway.core.books.series)}
+            self._sinks.sample(Sample(at_ns=seen.at_ns, source="gateway", values=values))
         self.kernel.at(self.kernel.now_ns + self.timing.sample_ns, self._sample, None, OBSERVE)
 
     def _reconcile(self, seen: Snapshot) -> None:
@@ -126,16 +128,3 @@ class World:
         offered, sent = seen.counters.offered + self.gateway.lost_sight_of, self.clients.attempts
         if self.watch.asserts and offered != sent:
             raise InvariantError(f"the clients sent {sent} attempts, the gateway was offered {offered}")
-
-
-def gauges(seen: Snapshot) -> dict[str, float]:
-    """What the live sampler reads from `/debug/queue`, units last."""
-    classes = seen.classes.values()
-    return {
-        "waiting": float(seen.waiting),
-        "in_flight": float(seen.running),
-        "oldest_age_s": seen.oldest_wait_ns / 1e9,
-        "waiting_units": sum(one.waiting_units for one in classes),
-        "waiting_bytes": float(sum(one.waiting_bytes for one in classes)),
-        "tenants_held": float(seen.tenants_held),
-    }
