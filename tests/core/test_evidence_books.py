@@ -60,17 +60,6 @@ def off(build: RunBuilder, last: Sample, first: Sample | None = None) -> int:
 
 
 def test_a_sample_that_adds_up() -> None:
-    whole = sample(
-        1,
-        offered=9,
-        admitted=7,
-        refused=2,
-        refused__class_queue_full=2,
-        completed=4,
-        evicted=1,
-        waiting=1,
-        in_flight=1,
-    )
     assert unbalanced(WHOLE).requests == 0
 
 
@@ -84,17 +73,6 @@ def test_a_sample_that_adds_up() -> None:
     ],
 )
 def test_a_sample_that_does_not(changed: dict[str, float], by: int) -> None:
-    whole = sample(
-        1,
-        offered=9,
-        admitted=7,
-        refused=2,
-        refused__class_queue_full=2,
-        completed=4,
-        evicted=1,
-        waiting=1,
-        in_flight=1,
-    )
     assert unbalanced(msgspec.structs.replace(WHOLE, values=WHOLE.values | changed)).requests == by
 
 

@@ -37,9 +37,9 @@ class _Mislabels(RequestLifecycle):
     one_in: ClassVar[int] = 1
 
     def handle(self, now_ns: int, event: object) -> Step:
-        return super().handle(now_ns, self._told(event) if isinstance(event, Refused) else event)
+        return super().handle(now_ns, self._relabelled(event) if isinstance(event, Refused) else event)
 
-    def _told(self, event: Refused) -> Refused:
+    def _relabelled(self, event: Refused) -> Refused:
         if event.reason is not Reason.TENANT_QUEUE_FULL or event.request.id % self.one_in:
             return event
         return msgspec.structs.replace(event, reason=Reason.CLASS_QUEUE_FULL)
