@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from agentload import behaviours, targets
 from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
-from agentload.client.wire import Ending, ReplyReader, chat_body, marker_of
+from agentload.client.wire import Ending, ReplyReader, chat_body, idempotency_key, marker_of
 from agentload.gateway.app import build_app
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.envelope import UpstreamCall
@@ -205,7 +205,10 @@ class Stack:
     async def _attempt(self, arrival: Arrival, start: AttemptStart) -> AttemptResult:
         sent_ns = self._now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
-        named = self._target.headers(arrival, start.number, sent_ns)
+        said = start.number if start.said_number is None else start.said_number
+        named = self._target.headers(arrival, said, sent_ns)
+        if start.sends_key:
+            named.append(("Idempotency-Key", idempotency_key(self.run_id, arrival)))
         headers = [(name.lower().encode(), value.encode()) for name, value in named]
         body = chat_body(arrival.job, marker, self._target.model)
         scope = scope_of("/v1/chat/completions", headers)

@@ -146,7 +146,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Relative to the due time; sent as `X-Deadline-Ms`. None: no deadline."""
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One logical request of an open loop: who wants what, and when."""
 
     seq: int
@@ -155,6 +155,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     phase: str
     due_ns: int
     job: Job
+    run: str | None = None
+    """What it is a step of, sent as `X-Run-Id`: a closed loop's user is one run. None: of nothing."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +238,8 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """Whether the answer carried this request's own acknowledgement; None when there was none to look at."""
     worker: int = 0
     connection_reused: bool = False
+    run: str | None = None
+    """The run that it was a step of, as sent in `X-Run-Id`."""
 
 
 class CallEnding(StrEnum):

@@ -151,6 +151,7 @@ class ClosedLoops:
         self._first_seq = len(plan.arrivals)
         by_tenant = {t.name: _loop(profile, t) for t in profile.tenants if t.users is not None}
         self._loops = [by_tenant[user.tenant.name] for user in self.users]
+        self._runs = [f"{user.tenant.name}-run-{user.number}" for user in self.users]
         self._phases = [phase.name for phase in profile.phases]
         self._starts = [start for start, _ in _phase_windows(profile)]
 
@@ -175,6 +176,7 @@ class ClosedLoops:
             phase=self._phases[bisect_right(self._starts, due_ns) - 1],
             due_ns=due_ns,
             job=loop.job or self._drawn(loop, user, k, due_ns),
+            run=self._runs[user.index],
         )
 
     def _drawn(self, loop: _Loop, user: ClosedUser, k: int, due_ns: int) -> Job:

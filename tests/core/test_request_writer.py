@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload import __version__, targets
+from agentload.client.logical import AttemptStart
 from agentload.client.request_writer import RequestWriter, chat_body, marker_of
 from agentload.model import Arrival, Job
 from agentload.targets import Target
@@ -46,6 +47,7 @@ arrivals = st.builds(
     phase=st.just("calm"),
     due_ns=st.integers(0, 10**12),
     job=jobs,
+    run=st.sampled_from([None, "a-run-3"]),
 )
 names = st.sampled_from(["X-Tenant", "authorization", "x-attempt", "X-Workflow", "x-deadline-ms", "Host"])
 texts = st.sampled_from(["{tenant}", "Bearer {env:KEY_{tenant}}", "{class}/{tenant}", "plain", "caf\xe9"])
@@ -164,3 +166,19 @@ def test_a_whole_request() -> None:
         "X-Deadline-Ms": "2",
     }
     assert body == chat_body(arrival().job, MARKER, "fake-model")
+
+
+def test_a_client_that_names_its_requests_sends_one_key_with_every_attempt() -> None:
+    writer = RequestWriter(Target(name="t", host="127.0.0.1", port=1, path="/"))
+
+    def fields(attempt: int, **said: Any) -> dict[str, str]:
+        start = AttemptStart(number=attempt, due_ns=0, timeout_at_ns=1, **said)
+        marker = marker_of(0x2A, 2, arrival(), attempt)
+        head = writer.write(arrival(), marker, 0, start).partition(b"\r\n\r\n")[0].decode()
+        return dict(line.split(": ", 1) for line in head.split("\r\n")[1:])
+
+    honest = [fields(attempt, sends_key=True) for attempt in range(3)]
+    assert {one["Idempotency-Key"] for one in honest} == {"002a-4711"}
+    assert [one["X-Attempt"] for one in honest] == ["0", "1", "2"]
+    assert fields(2, sends_key=True, said_number=0)["X-Attempt"] == "0", "one that forgets"
+    assert "Idempotency-Key" not in fields(0), "most send none"

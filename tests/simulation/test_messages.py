@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload import targets
-from agentload.client.wire import Ending, ReplyReader, chat_body, marker_of
+from agentload.client.logical import AttemptStart
+from agentload.client.wire import Ending, ReplyReader, chat_body, idempotency_key, marker_of
 from agentload.drivers.simulated.answer import AnswerReader
 from agentload.drivers.simulated.messages import Frame, Submitter
 from agentload.gateway.answers import of_failure, server_timing
@@ -52,6 +53,7 @@ arrivals = st.builds(
     phase=st.just("load"),
     due_ns=st.integers(0, 10**11),
     job=jobs,
+    run=st.sampled_from([None, "a-run-3"]),
 )
 
 
@@ -65,10 +67,19 @@ def test_gateway_and_provider_read_what_they_would_read_from_the_wire(
     arrival: Arrival, attempt: int, late_ns: int
 ) -> None:
     sent_ns, arrived_ns = arrival.due_ns + late_ns, arrival.due_ns + late_ns + 100_000
-    submission = Submitter(7, PLACES).write(arrival, attempt, sent_ns)
+    start = AttemptStart(
+        number=attempt,
+        due_ns=0,
+        timeout_at_ns=1,
+        said_number=0 if attempt % 2 else None,
+        sends_key=attempt > 9,
+    )
+    submission = Submitter(7, PLACES).write(arrival, start, sent_ns)
     marker = marker_of(7, PLACES[arrival.tenant], arrival, attempt)
     body = chat_body(arrival.job, marker, TARGET.model)
-    named = TARGET.headers(arrival, marker.attempt, sent_ns)
+    named = TARGET.headers(arrival, 0 if attempt % 2 else marker.attempt, sent_ns)
+    if start.sends_key:
+        named.append(("Idempotency-Key", idempotency_key(7, arrival)))
     headers = tuple((name.lower().encode(), value.encode()) for name, value in named)
     real = EnvelopeReader(GatewayConfig(), GatewaySettings(), {}).read(arrived_ns, 1, headers, body)
     simulated = submission.envelope(arrived_ns, 1)
@@ -132,5 +143,6 @@ def test_a_stream_without_its_end_is_truncated_however_it_ends() -> None:
 def test_the_number_of_a_run_is_in_every_marker() -> None:
     job = Job(input_tokens=24, output_tokens=16, declared_output_tokens=48)
     arrival = Arrival(seq=3, tenant="b", service_class="standard", phase="load", due_ns=0, job=job)
-    marker = Submitter(9, PLACES).write(arrival, 2, Random(1).randrange(10)).marker
+    start = AttemptStart(number=2, due_ns=0, timeout_at_ns=1)
+    marker = Submitter(9, PLACES).write(arrival, start, Random(1).randrange(10)).marker
     assert (marker.run, marker.tenant, marker.seq, marker.attempt) == (9, 500, 3, 2)

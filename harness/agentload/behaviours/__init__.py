@@ -53,6 +53,9 @@ class Behaviour(BaseModel, ABC):
     retry_budget: float | None = Field(default=None, gt=0, le=1)
     """At most so many retries for every first attempt of the tenant (`RetryBudget`); None: no such bound."""
 
+    sends_key: bool = False
+    """Whether it sends an `Idempotency-Key`, the same with all attempts at a request. Most SDKs send none."""
+
     _budget: RetryBudget | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:  # noqa: ARG002
@@ -66,6 +69,10 @@ class Behaviour(BaseModel, ABC):
     def for_request(self, seed: int, arrival: Arrival) -> Behaviour:  # noqa: ARG002
         """What handles one logical request: itself, unless it must tell requests apart."""
         return self
+
+    def said_attempt(self, number: int) -> int:
+        """The attempt's number as the client gives it (`X-Attempt`): the true one, unless it lies."""
+        return number
 
     def leave_after_s(self) -> float | None:
         """Seconds after sending at which the client leaves if nothing of an answer has come by then."""

@@ -27,7 +27,8 @@ class StatusCodes(Check):
     makes the client try for ever: that is a permanent 4xx, such as 413. Where the profile says what is
     impossible, a 503 for it (which invites a retry, too), a 504 after a wait, and no answer at all are wrong
     as well. And a 400, 401 or 403 blames the caller: for a request that is as good as others of the same
-    tenant that were answered, it is a refusal in disguise. (402 for a spent budget is a should.)
+    tenant that were answered, it is a refusal in disguise; a retry beyond the gateway's `max_attempts` is not
+    (400 may say that it is the last). (402 for a spent budget is a should.)
     """
 
     zero_tolerance = True
@@ -40,6 +41,7 @@ class StatusCodes(Check):
         """Count the three kinds of wrong answers."""
         records = [r for r in counted_records(run) if r.status]
         bucket = _bucket_tokens(run)
+        most = run.profile.gateway.retry.max_attempts
         served = {r.tenant for r in records if r.outcome is Outcome.ANSWERED}
         wrong = {
             "status 500": [r for r in records if r.status == 500],
@@ -54,6 +56,7 @@ class StatusCodes(Check):
                 r
                 for r in records
                 if r.status in BLAMING and r.tenant in served and not self._impossible(r, bucket)
+                if not (r.status == 400 and r.attempt >= most)
             ],
         }
         count = sum(len(found) for found in wrong.values())

@@ -41,6 +41,10 @@ class AttemptStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When it leaves if nothing of an answer (of a stream: no token) has come; None: not before the above."""
     leave_after_tokens: int | None = None
     """Tokens of a stream after which it has read enough and leaves."""
+    said_number: int | None = None
+    """The number as the client gives it; None: the true one."""
+    sends_key: bool = False
+    """Whether it names the logical request with an idempotency key."""
 
 
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -97,6 +101,8 @@ class LogicalRequest:
             timeout_at_ns=sent_ns + round(behaviour.timeout_s * NS),
             leave_at_ns=None if leave_s is None else sent_ns + round(leave_s * NS),
             leave_after_tokens=behaviour.leave_after_tokens(),
+            said_number=behaviour.said_attempt(self._number) if self._number else None,
+            sends_key=behaviour.sends_key,
         )
 
     def ended(self, now_ns: int, result: AttemptResult) -> tuple[RequestRecord, int | None]:
@@ -183,4 +189,5 @@ class LogicalRequest:
             own_answer=result.own_answer,
             worker=result.worker,
             connection_reused=result.connection_reused,
+            run=arrival.run,
         )

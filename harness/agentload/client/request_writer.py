@@ -11,6 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from agentload import __version__
+from agentload.client.logical import AttemptStart
 from agentload.model import Arrival, Job
 from agentload.targets import Target
 from fake_provider.marker import Marker, message
@@ -18,7 +19,7 @@ from fake_provider.marker import Marker, message
 SEQ_BITS = 24
 """What a marker holds of a request's number."""
 _Kind = tuple[str, str, str, bool, int]
-"""Tenant, class, workflow, stream, attempt."""
+"""Tenant, class, workflow, stream, attempt as the client numbers it."""
 _STREAM = ',"stream":true,"stream_options":{"include_usage":true}'
 
 
@@ -31,6 +32,11 @@ def marker_of(run: int, tenant_index: int, arrival: Arrival, attempt: int) -> Ma
         attempt=min(attempt, 255),
         output_tokens=arrival.job.output_tokens,
     )
+
+
+def idempotency_key(run: int, arrival: Arrival) -> str:
+    """What names a logical request at the gateway: the same for all attempts, and no other run's."""
+    return f"{run:04x}-{arrival.seq}"
 
 
 def chat_body(job: Job, marker: Marker, model: str) -> bytes:
@@ -51,17 +57,22 @@ class RequestWriter:
         self._heads: dict[_Kind, tuple[str, str]] = {}
         """What requests of a kind have in common. It holds keys: show it to nobody."""
 
-    def write(self, arrival: Arrival, marker: Marker, now_ns: int) -> bytes:
-        """The whole request of one attempt; the marker says which.
+    def write(
+        self, arrival: Arrival, marker: Marker, now_ns: int, start: AttemptStart | None = None
+    ) -> bytes:
+        """The whole request of one attempt; the marker says which, and `start` what the client says of it.
 
         Raises ProfileError when an environment variable is missing (see `Target.check_tenants`).
         """
         job, target = arrival.job, self._target
         body = chat_body(job, marker, target.model)
-        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream, marker.attempt)
+        said = marker.attempt if start is None or start.said_number is None else start.said_number
+        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream, said)
         before_length, after_length = self._heads.get(kind) or self._write_head(kind)
-        moving = job.tool_calls or job.deadline_ns is not None
+        moving = job.tool_calls or job.deadline_ns is not None or arrival.run is not None
         own = _lines(target.moving_headers(arrival, now_ns)) if moving else ""
+        if start is not None and start.sends_key:
+            own += f"Idempotency-Key: {idempotency_key(marker.run, arrival)}\r\n"
         return f"{before_length}{len(body)}{after_length}{own}\r\n".encode("latin-1") + body
 
     def _write_head(self, kind: _Kind) -> tuple[str, str]:

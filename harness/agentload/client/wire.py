@@ -14,12 +14,27 @@ import msgspec
 
 from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns, wait_cause
 from agentload.client.logical import AttemptResult
-from agentload.client.request_writer import SEQ_BITS, RequestWriter, chat_body, marker_of
+from agentload.client.request_writer import (
+    SEQ_BITS,
+    RequestWriter,
+    chat_body,
+    idempotency_key,
+    marker_of,
+)
 from agentload.client.sse import Event, EventParser
 from agentload.model import Outcome
 from fake_provider.marker import decode_ack
 
-__all__ = ["Ending", "ReplyReader", "RequestWriter", "chat_body", "marker_of", "outcome", "parse_retry_after"]
+__all__ = [
+    "Ending",
+    "ReplyReader",
+    "RequestWriter",
+    "chat_body",
+    "idempotency_key",
+    "marker_of",
+    "outcome",
+    "parse_retry_after",
+]
 
 FOREIGN_ANSWER = "foreign-answer"
 """The reason of a failure in which the answer carried another request's acknowledgement."""

@@ -75,7 +75,7 @@ class Caller:
         reader = ReplyReader(arrival.job.stream, arrival.seq, self._redact)
         began_ns = self.clock.now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
-        request = self._writer.write(arrival, marker, began_ns)
+        request = self._writer.write(arrival, marker, began_ns, start)
         try:
             exchange = self._exchange(arrival.tenant, request, start, reader)
         except gevent.GreenletExit:

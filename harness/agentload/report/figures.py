@@ -24,6 +24,8 @@ PROOFS: Mapping[str, str] = {
     "retry-after-honest": "refusals",
     "retry-after-spread": "refusals",
     "retry-amplification": "refusals",
+    "retry-identity": "refusals",
+    "budget": "refusals",
     "weighted-share": "shares",
     "service-gap": "shares",
     "idle-credit": "shares",

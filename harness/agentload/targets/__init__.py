@@ -90,7 +90,7 @@ class Target:
         return mapped + self._untaken(envelope)
 
     def moving_headers(self, arrival: Arrival, now_ns: int) -> list[tuple[str, str]]:
-        """The rest: nothing where the job has neither tools nor a deadline."""
+        """The rest: nothing where the job has neither tools nor a deadline and is no step of a run."""
         return self._untaken(_moving(arrival, now_ns))
 
     def check_tenants(self, tenants: Iterable[tuple[str, str]]) -> None:
@@ -239,8 +239,10 @@ def _fill(text: str, tenant: str, service_class: str, environment: Environment) 
 
 
 def _moving(arrival: Arrival, now_ns: int) -> Iterator[tuple[str, str]]:
-    """What the reference gateway reads, and others may ignore; beside class, workflow and attempt."""
+    """What the reference gateway reads, and others may ignore; beside class, workflow, attempt and key."""
     job = arrival.job
+    if arrival.run is not None:
+        yield "X-Run-Id", arrival.run
     if job.tool_calls:
         yield "X-Expected-Tool-Calls", str(job.tool_calls)
         yield "X-Expected-Tool-Seconds", f"{job.tool_ns / 1000 / _MS:g}"

@@ -246,7 +246,7 @@ class Clients:
     def _attempt(self, flow: Flow) -> None:
         now_ns, arrival = self.kernel.now_ns, flow.request.arrival
         start = flow.request.start(now_ns)
-        submission = self._submitter.write(arrival, start.number, now_ns)
+        submission = self._submitter.write(arrival, start, now_ns)
         self.attempts += 1
         attempt = Attempt(self, self.attempts, flow, start, submission, now_ns)
         if arrival.job.stream and arrival.job.deadline_ns is None and start.leave_after_tokens is None:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentload.client.wire import chat_body, marker_of
+from agentload.client.logical import AttemptStart
+from agentload.client.wire import chat_body, idempotency_key, marker_of
 from agentload.gateway.envelope import CHARS_PER_TOKEN, Envelope, UpstreamCall
 from agentload.model import Arrival, Job
 from agentload.scheduler.work import Request
@@ -40,6 +41,10 @@ class Submission(NamedTuple):
     body_bytes: int
     deadline_ms: int | None
     """`X-Deadline-Ms`."""
+    said_attempt: int
+    """`X-Attempt`."""
+    key: str | None = None
+    """`Idempotency-Key`."""
 
     def envelope(self, now_ns: int, request_id: int) -> Envelope:
         """As the gateway reads it when it comes in."""
@@ -59,7 +64,9 @@ class Submission(NamedTuple):
             body_bytes=self.body_bytes,
             arrived_ns=now_ns,
             deadline_ns=None if deadline_ms is None else now_ns + deadline_ms * _MS,
-            attempt=self.marker.attempt,
+            attempt=self.said_attempt,
+            idempotency_key=self.key,
+            run_id=arrival.run,
         )
         return Envelope(request=request, call=_STREAMED if job.stream else _PLAIN)
 
@@ -87,15 +94,23 @@ class Submitter:
         self._places = places
         self._frame_bytes: dict[tuple[int | None, bool], int] = {}
 
-    def write(self, arrival: Arrival, attempt: int, now_ns: int) -> Submission:
+    def write(self, arrival: Arrival, start: AttemptStart, now_ns: int) -> Submission:
         """One attempt, sent now."""
         job = arrival.job
-        marker = marker_of(self.run, self._places[arrival.tenant], arrival, attempt)
+        marker = marker_of(self.run, self._places[arrival.tenant], arrival, start.number)
         chars = message_chars(marker, job.input_tokens)
         deadline_ms = None
         if job.deadline_ns is not None:
             deadline_ms = max(1, ceil((arrival.due_ns + job.deadline_ns - now_ns) / _MS))
-        return Submission(arrival, marker, chars, self._body_bytes(job, marker, chars), deadline_ms)
+        return Submission(
+            arrival,
+            marker,
+            chars,
+            self._body_bytes(job, marker, chars),
+            deadline_ms,
+            marker.attempt if start.said_number is None else start.said_number,
+            idempotency_key(self.run, arrival) if start.sends_key else None,
+        )
 
     def _body_bytes(self, job: Job, marker: Marker, chars: int) -> int:
         """Length of the JSON body: what surrounds the message is the same for all of a kind."""

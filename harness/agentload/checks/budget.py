@@ -1,0 +1,224 @@
+"""Is a budget kept, whoever retries and whoever races for the last of it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from pydantic import Field
+
+from agentload.checks import Check, TenantName
+from agentload.evidence.allowance import admitted
+from agentload.evidence.history import tenant_names
+from agentload.evidence.statistics import enough
+from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import conclude, evidence_of, finite, undecided
+from agentload.model import NS, Evidence, LedgerEntry, RequestRecord, Run, Status, Verdict
+
+PAYMENT_REQUIRED = 402
+INVITING = frozenset({429, 503})
+EVERYBODY = "everybody"
+
+
+class Budget(Check):
+    """Passes when no more is spent than budget and one job, and who has spent it is not told to come back.
+
+    Spent is what the provider's ledger says, failed and abandoned calls included, over the whole run: retries
+    and steps of a run add up. A budget that is checked when a request comes and charged when it ends lets all
+    through that race for the last of it; one that refuses with 429 invites the loop that it should end. A
+    refusal with 402 while much of the budget is left fails as well.
+    """
+
+    needs_ledger = True
+    needs_attribution = True
+    zero_tolerance = True
+
+    tokens: int | None = Field(default=None, gt=0)
+    """Input and output tokens, as the gateway was told."""
+    calls: int | None = Field(default=None, gt=0)
+    """Calls, likewise. One of the two is needed."""
+    of: Literal["tenant", "run", "everybody"] = "tenant"
+    """Whose budget: each tenant's, each run's (the steps with one X-Run-Id), or all tenants' together."""
+    tenants: tuple[TenantName, ...] = ()
+    """Tenants or groups that have it; by default all."""
+    min_spent: float = Field(default=0.8, ge=0, le=1)
+    """Share of the budget that must be spent before anything is refused for its sake, 0..1."""
+
+    def judge(self, run: Run) -> Verdict:
+        """Each account's spending, and what was said once there was nothing left."""
+        limit = self.tokens or self.calls
+        if limit is None:
+            return undecided(self, "say the budget: `budget: {tokens: 20000, of: run}`")
+        accounts = self._accounts(run, limit)
+        n = sum(len(one.calls) for one in accounts)
+        if not enough(n, 50):
+            return undecided(self, f"the provider saw only {n} calls of these tenants: 20 are needed", n=n)
+        details: dict[str, Any] = {"accounts": {one.name: one.details() for one in accounts}}
+        faults = [fault for one in accounts if (fault := one.fault(self.min_spent)) is not None]
+        if faults:
+            return self._failed(faults, n, details)
+        reached = [one for one in accounts if one.reached]
+        worst = max(accounts, key=lambda one: one.spent)
+        if not reached:
+            because = f"nobody came to the end of the budget ({worst.name} to {worst.spent} of {limit})"
+            return undecided(self, because, n=n, details=details)
+        refused = sum(len(one.paid_off) for one in accounts)
+        return conclude(
+            self,
+            Status.PASSED,
+            f"{len(reached)} of {len(accounts)} came to the end of {limit} {self._unit}; the most that was "
+            f"spent is {worst.spent} ({worst.name}), and {refused} refusals promised nothing",
+            measured=worst.spent,
+            bound=limit + worst.largest,
+            unit=self._unit,
+            n=n,
+            evidence=[Evidence(note=f"{worst.name}: {worst.spent} of {limit} {self._unit}")],
+            details=details,
+        )
+
+    def _failed(self, faults: list[_Fault], n: int, details: dict[str, Any]) -> Verdict:
+        """By the gravest fault: what was overspent, then who was invited, then what was withheld."""
+        gravest = max(faults, key=lambda fault: (-_ORDER.index(fault.kind), fault.measured))
+        return conclude(
+            self,
+            Status.FAILED,
+            gravest.evidence.note,
+            measured=gravest.measured,
+            bound=gravest.bound,
+            unit=self._unit if gravest.kind != "invited" else "invitations",
+            n=n,
+            evidence=[fault.evidence for fault in faults],
+            details=details,
+        )
+
+    @property
+    def _unit(self) -> str:
+        return "calls" if self.tokens is None else "tokens"
+
+    def _accounts(self, run: Run, limit: int) -> list[_Account]:
+        names = set(tenant_names(run, self.tenants))
+        accounts: dict[str, _Account] = {}
+        owner: dict[int, str] = {}
+        for record in run.records:
+            name = self._name(record) if record.tenant in names else None
+            if name is not None:
+                owner[record.seq] = name
+                accounts.setdefault(name, _Account(name, limit)).records.append(record)
+        for call in self._spending(run):
+            if call.seq in owner:
+                cost = 1 if self.tokens is None else call.input_tokens + call.output_tokens
+                accounts[owner[call.seq]].calls.append((call.ended_ns or call.arrived_ns, cost))
+        return list(accounts.values())
+
+    def _spending(self, run: Run) -> Iterable[LedgerEntry]:
+        return run.ledger if self.tokens is None else admitted(run.ledger)
+
+    def _name(self, record: RequestRecord) -> str | None:
+        if self.of == "run":
+            return record.run and f"{record.tenant}: {record.run}"
+        return record.tenant if self.of == "tenant" else EVERYBODY
+
+    @classmethod
+    def counterexample(cls) -> tuple[Check, Run]:
+        """Thirty calls of 40 tokens against a budget of 1,000, all answered."""
+        return cls(tokens=1_000), _run(answered=30)
+
+    @classmethod
+    def too_few(cls) -> tuple[Check, Run]:
+        """Thirty calls that stay far below it."""
+        return cls(tokens=10_000), _run(answered=30)
+
+    @classmethod
+    def example(cls) -> tuple[Check, Run]:
+        """Twenty-five are answered, and then everything is refused with 402."""
+        return cls(tokens=1_000), _run(answered=25, refused=10)
+
+
+_ORDER = ("overspent", "invited", "withheld")
+
+
+class _Fault(NamedTuple):
+    kind: str
+    evidence: Evidence
+    measured: float
+    bound: float
+
+
+class _Account(msgspec.Struct):
+    name: str
+    limit: float
+    records: list[RequestRecord] = []
+    calls: list[tuple[int, int]] = []
+    """(when it ended, what it cost), in order of arrival."""
+
+    @property
+    def spent(self) -> int:
+        return sum(cost for _, cost in self.calls)
+
+    @property
+    def largest(self) -> int:
+        """One job."""
+        return max((cost for _, cost in self.calls), default=0)
+
+    @property
+    def paid_off(self) -> list[RequestRecord]:
+        """Refusals for the budget's sake."""
+        return [record for record in self.records if record.status == PAYMENT_REQUIRED]
+
+    @property
+    def reached(self) -> bool:
+        return bool(self.paid_off) or self.spent > self.limit
+
+    def fault(self, min_spent: float) -> _Fault | None:
+        """What is wrong, the gravest first."""
+        if self.spent > self.limit + self.largest:
+            note = f"{self.name} spent {self.spent} of {self.limit:.0f}; one job is {self.largest} at most"
+            return _Fault("overspent", Evidence(note=note), self.spent, self.limit + self.largest)
+        inviting = self._inviting()
+        if inviting:
+            told = f"{inviting[0].status}, Retry-After {inviting[0].retry_after}"
+            note = f"{self.name} had spent it and was invited back {len(inviting)} times (such as: {told})"
+            return _Fault("invited", evidence_of(inviting[0], note), len(inviting), 0)
+        least = min_spent * self.limit
+        if self.paid_off and self.spent < least:
+            note = f"{self.name} was refused with 402 at {self.spent} of {self.limit:.0f} in the end"
+            return _Fault("withheld", evidence_of(self.paid_off[0], note), self.spent, least)
+        return None
+
+    def _inviting(self) -> list[RequestRecord]:
+        """Refusals that ask it to come back although less than one job is left, or that say 402 and do so."""
+        gone_ns = self._gone_ns()
+        return [
+            record
+            for record in self.records
+            if (record.status == PAYMENT_REQUIRED and record.retry_after is not None)
+            or (record.status in INVITING and gone_ns is not None and record.sent_ns > gone_ns)
+        ]
+
+    def _gone_ns(self) -> int | None:
+        """When less than one job was left; None when there always was more."""
+        total = 0
+        for ended_ns, cost in sorted(self.calls):
+            total += cost
+            if total > self.limit - self.largest:
+                return ended_ns
+        return None
+
+    def details(self) -> dict[str, Any]:
+        gone_ns = self._gone_ns()
+        return {
+            "spent": self.spent,
+            "calls": len(self.calls),
+            "refused_402": len(self.paid_off),
+            "gone_at_s": None if gone_ns is None else finite(gone_ns / NS),
+        }
+
+
+def _run(*, answered: int, refused: int = 0) -> Run:
+    build = RunBuilder(profile(tenants={"a": 1.0}))
+    for k in range(answered):
+        build.answered("a", 100 * k)
+    for k in range(refused):
+        build.refused("a", 100 * (answered + k) + 60, status=402, retry_after=None)
+    return build.run()
