@@ -334,3 +334,48 @@ def test_more_slots_do_not_help_where_the_providers_tokens_are_used_up() -> None
 def test_more_slots_do_not_help_a_tenant_that_is_at_its_own_cap() -> None:
     scene = refused(a=4)
     assert not scene.snapshot.pools["pool"].scale_out
+
+
+# ---------------------------------------------------------------- wide jobs, whatever the limits
+
+
+def wait_of_the_widest(scene: Scene, service_class: str) -> int:
+    """Nanoseconds until the widest job that the class may have starts, while all classes want more than there
+    is, in calls of one unit and 100 ms."""
+    cls = scene.admission._classes[service_class]
+    begun = dict.fromkeys(scene.running, scene.now_ns)
+    wide = scene.submit("wide", cls.widest // 1_000, service_class=service_class)
+    since = scene.now_ns
+    while scene.fate(wide) == "waiting" and scene.now_ns - since < 20 * NS:
+        scene.pass_time(5 * MS)
+        for request in list(scene.running.values()):
+            if scene.now_ns - begun.setdefault(request.id, scene.now_ns) >= 100 * MS:
+                scene.end(request)
+                flood(scene, request.service_class, 1)
+    return scene.now_ns - since
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    classes=st.tuples(CLASSES, CLASSES, CLASSES),
+    headroom=st.sampled_from([0.0, 0.1, 0.3]),
+    slots=st.sampled_from([8, 40]),
+)
+def test_the_widest_job_starts_within_bounds_whatever_the_limits(
+    classes: tuple[ClassConfig, ...], headroom: float, slots: int
+) -> None:
+    a, b, c = classes
+    scene = pool(slots=slots, units=24, headroom=headroom, a=a, b=b, c=c)
+    for name in "abc":
+        flood(scene, name, 40)
+    for name in "abc":
+        # A second of being passed, the calls then in service, and a turn of its class for a slot.
+        assert wait_of_the_widest(scene, name) <= 2 * NS
+
+
+def test_without_gathering_the_widest_job_never_starts() -> None:
+    scene = pool(slots=40, units=24, a=one(nominal_share=0.5), b=one(nominal_share=0.5, borrows=0.5))
+    scene.admission._dispatcher.pools[0].gather_after_ns = 10**18
+    for name in "ab":
+        flood(scene, name, 40)
+    assert wait_of_the_widest(scene, "b") >= 20 * NS

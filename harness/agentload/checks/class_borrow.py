@@ -13,7 +13,7 @@ from agentload.evidence.service_classes import ClassViews, backlogged_in, later
 from agentload.evidence.verdicts import conclude, finite, seconds, undecided
 from agentload.model import NS, Evidence, Run, Status, Verdict
 
-LEAST_NS = 2 * NS
+LEAST_NS = NS
 
 
 class ClassBorrow(Check):
@@ -52,7 +52,7 @@ class ClassBorrow(Check):
         if waited_ns < LEAST_NS:
             return undecided(
                 self,
-                f"in '{self.phase}' the classes had work waiting for only {seconds(waited_ns)}, not 2 s",
+                f"in '{self.phase}' the classes had work waiting for only {seconds(waited_ns)}, not 1 s",
                 n=n,
             )
         share = view.mean_in_service(waiting) / slots
@@ -91,8 +91,8 @@ class ClassBorrow(Check):
 
     @classmethod
     def too_few(cls) -> tuple[Check, Run]:
-        """A second of backlog, after two to settle."""
-        return _CHECK, _run(slots=3, length_s=3)
+        """Half a second of backlog, after two to settle."""
+        return _CHECK, _run(slots=3, length_s=2.5)
 
     @classmethod
     def example(cls) -> tuple[Check, Run]:
