@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload import experiments
-from agentload.experiments import Expectation, Found, Value, divided
-from agentload.experiments._shape import at_least, at_most
+from agentload.evidence.expectations import Expectation, Found, Value, at_least, at_most, divided
 from agentload.model import Status
 
 NUMBERS = st.floats(min_value=-1e9, max_value=1e9)

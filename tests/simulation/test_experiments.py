@@ -11,11 +11,12 @@ import pytest
 
 from agentload import experiment, experiments
 from agentload.errors import ExitCode, UsageError
+from agentload.evidence.expectations import Column, Expectation, Found, Measures, at_most
 from agentload.experiment import Options
 from agentload.experiment.play import Play, found_of
-from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
-from agentload.experiments._shape import at_most
+from agentload.experiments import Arm, Experiment, Source
 from agentload.model import Run, Status
+from agentload.registry import PLUGINS_VARIABLE
 
 NAMES = experiments.SEAM.names()
 
@@ -147,6 +148,48 @@ def test_the_first_interrupt_ends_it_and_keeps_what_was_played(
     facts = json.loads((out / "experiment.json").read_bytes())
     assert (facts["interrupted"], facts["status"], facts["expectations"]) == (True, "inconclusive", [])
     assert [len(arm["runs"]) for arm in facts["arms"]] == [1, 0]
+
+
+MINE = '''
+"""Mine."""
+
+from agentload.evidence.expectations import Column, Shape
+from agentload.experiments import Arm, Experiment, Source
+
+
+class Mine(Experiment):
+    """Are there more requests at twice the rate?"""
+
+    source = Source(paper="mine")
+    columns = (Column(name="sent", heading="sent"),)
+
+    def arms(self):
+        twice = ("tenants.app.arrivals.rate=40",)
+        once = Arm(name="once", about="20 a second", profile=LOAD)
+        return (once, Arm(name="twice", about="40 a second", profile=LOAD, settings=twice))
+
+    def measure(self, arm, run):
+        return {"sent": float(len(run.records))}
+
+    def expect(self, found):
+        shape = Shape(self.columns, found)
+        shape.ratio_least("sent", "twice", "once", 1.5, "2")
+        return shape.expectations
+
+
+LOAD = """\\
+'''
+
+
+def test_one_file_from_outside_is_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "plugins" / "experiments"
+    folder.mkdir(parents=True)
+    (folder / "mine.py").write_text(MINE + LOAD + '"""\n', encoding="utf-8")
+    monkeypatch.setenv(PLUGINS_VARIABLE, str(folder.parent))
+    out = tmp_path / "it"
+    assert experiment.run(Options(experiment="mine", seeds=3, out=out)) == ExitCode.PASSED
+    facts = json.loads((out / "experiment.json").read_bytes())
+    assert facts["expectations"][0]["name"] == "twice ÷ once: sent"
 
 
 def test_an_unknown_experiment_is_a_wrong_command_line(tmp_path: Path) -> None:

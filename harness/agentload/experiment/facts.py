@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from agentload.evidence.expectations import Column, Expectation
 from agentload.experiment.play import Play, Played
-from agentload.experiments import Arm, Column, Expectation
+from agentload.experiments import Arm
 from agentload.model import worst
 from agentload.report import text
 

@@ -8,7 +8,8 @@ import msgspec
 
 from agentload import plan
 from agentload.drivers.simulated.recording import Recording
-from agentload.experiments import Arm, Experiment, Found, Measures
+from agentload.evidence.expectations import Found, Measures
+from agentload.experiments import Arm, Experiment
 from agentload.model import Profile
 
 

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentload.experiments import Arm, Column, Expectation, Experiment, Measures, Source, Value
+from agentload.evidence.expectations import Column, Expectation, Measures, Value
+from agentload.experiments import Arm, Experiment, Source
 from agentload.model import Status
 from agentload.report import text
 from agentload.report.terminal import COLOURS

@@ -10,9 +10,7 @@ no expectation exists that holds whatever happens.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -20,13 +18,9 @@ import msgspec
 from agentload import mutants, profile
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
-from agentload.model import Profile, Run, Status
+from agentload.evidence.expectations import Column, Expectation, Found, Measures
+from agentload.model import Profile, Run
 from agentload.registry import Seam
-
-Value = float | None
-"""A measure: a number, +infinity for what never happened, None where there was too little to say."""
-Measures = Mapping[str, Value]
-"""By the names of the experiment's columns."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,62 +62,6 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return self.parts if self.mutant is None else mutants.parts_of(self.mutant)
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """One measure of every arm."""
-
-    name: str
-    heading: str
-    unit: str = ""
-
-
-class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that the source says, and what was found here."""
-
-    name: str
-    status: Status
-    measured: float | None
-    """Of the seed that comes closest to breaking it; None when there was too little, or for +infinity."""
-    relation: str
-    """at most | at least"""
-    bound: float
-    published: str
-    """The source's own figure, in words."""
-    exchange: tuple[str, str]
-    """Two arms whose exchange must make it fail."""
-    unit: str = ""
-    censored: bool = False
-    """`measured` is +infinity."""
-
-
-class Found:
-    """The measures of all arms, seed by seed."""
-
-    def __init__(self, by_seed: Sequence[Mapping[str, Measures]]) -> None:
-        """`by_seed`: for each seed, arm → measures."""
-        self.by_seed = by_seed
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds were played."""
-        return len(self.by_seed)
-
-    def values(self, arm: str, column: str) -> list[Value]:
-        """One measure of one arm, a value for each seed."""
-        return self.each(lambda one: one[arm][column])
-
-    def each(self, of: Callable[[Mapping[str, Measures]], Value]) -> list[Value]:
-        """Something computed for each seed from the measures of all arms."""
-        return [of(one) for one in self.by_seed]
-
-    def ratios(self, column: str, over: str, under: str) -> list[Value]:
-        """A measure of arm `over` divided by that of arm `under`."""
-        return self.each(lambda one: divided(one[over][column], one[under][column]))
-
-    def exchanged(self, one: str, other: str) -> Found:
-        """The same with two arms' measures exchanged: what must make an expectation fail."""
-        return Found([{**seed, one: seed[other], other: seed[one]} for seed in self.by_seed])
-
-
 class Experiment(ABC):
     """The contract. The docstring's first line says the question; the rest how it is put here."""
 
@@ -146,12 +84,3 @@ class Experiment(ABC):
 
 
 SEAM: Seam[Experiment] = Seam(__name__, Experiment)
-
-
-def divided(over: Value, under: Value) -> Value:
-    """A ratio, where a measure may be missing, infinite or nothing."""
-    if over is None or under is None:
-        return None
-    if under == 0:
-        return None if over == 0 else math.inf
-    return None if math.isinf(over) and math.isinf(under) else over / under

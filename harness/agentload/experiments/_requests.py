@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from agentload.evidence.expectations import Value
 from agentload.evidence.hidden_queue import calls_by_attempt
 from agentload.evidence.history import LogicalRequest
 from agentload.evidence.intervals import Interval, overlap_count
 from agentload.evidence.statistics import enough, percentile
-from agentload.experiments import Value
 from agentload.model import NS, Run
 
 TRANSIT_NS = NS // 100

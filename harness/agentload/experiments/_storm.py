@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from agentload.drivers.simulated.network import Timing
+from agentload.evidence.expectations import Value
 from agentload.evidence.history import LogicalRequest, answered_share, logical_requests
-from agentload.experiments import Value
 from agentload.gateway.lifecycle import RequestLifecycle, Step
 from agentload.gateway.protocol import ClientLeft
 from agentload.model import NS, Run

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentload.evidence.history import LogicalRequest, logical_requests
-from agentload.experiments import (
-    Arm,
+from agentload.evidence.expectations import (
     Column,
     Expectation,
-    Experiment,
     Found,
     Measures,
-    Source,
+    Shape,
     Value,
+    at_least,
+    at_most,
     divided,
 )
+from agentload.evidence.history import LogicalRequest, logical_requests
+from agentload.experiments import Arm, Experiment, Source
 from agentload.experiments._requests import quantile_s
-from agentload.experiments._shape import Shape, at_least, at_most
 from agentload.model import NS, Run
 
 LOAD = """\

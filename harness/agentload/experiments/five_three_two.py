@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from agentload.evidence.expectations import Column, Expectation, Found, Measures, Shape
 from agentload.evidence.fairness import served_work, services, shares, within
-from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
-from agentload.experiments._shape import Shape
+from agentload.experiments import Arm, Experiment, Source
 from agentload.model import NS, Run
 
 LOAD = """\

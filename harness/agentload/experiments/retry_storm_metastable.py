@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
-from agentload.experiments._shape import Shape, at_least
+from agentload.evidence.expectations import Column, Expectation, Found, Measures, Shape, at_least
+from agentload.experiments import Arm, Experiment, Source
 from agentload.experiments._storm import EXACT, end_goodput, peak_amplification, recovery_s
 from agentload.model import Run
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from agentload.drivers.simulated.parts import Parts
-from agentload.experiments import Arm, Column, Expectation, Experiment, Found, Measures, Source
-from agentload.experiments._shape import Shape
+from agentload.evidence.expectations import Column, Expectation, Found, Measures, Shape
+from agentload.experiments import Arm, Experiment, Source
 from agentload.experiments._storm import EXACT, NeverStops, end_goodput, peak_amplification, recovery_s
 from agentload.model import NS, Run
 from agentload.mutants.unbounded_queue import UnboundedQueue
@@ -24,7 +24,7 @@ about: One server behind a gateway with one slot, first come, first served.
 phases:
   - {{name: before, seconds: 5}}
   - {{name: trigger, seconds: 10}}
-  - {{name: after, seconds: 45}}
+  - {{name: after, seconds: {after_s}}}
   - {{name: tail, seconds: 15, record: false}}              # so long a request may take: 5 attempts
 provider: {{slots: 1, latency: {{first_token_ms: {service_ms}, first_token_cv: 0}}}}
 faults: [{{kind: slow, phase: trigger, factor: 5}}]
@@ -51,6 +51,9 @@ AT_ONCE = "{kind: hammer, timeout_s: 3, max_attempts: 5}"
 BUDGET = "{kind: hammer, timeout_s: 3, max_attempts: 5, retry_budget: 0.1}"
 JITTER = "{kind: full-jitter, timeout_s: 3, max_attempts: 5, base_s: 1, cap_s: 120}"
 LOADS = (0.6, 0.8)
+AFTER_S, SLOW_S = 45, 120
+"""Watched after the trigger. At 80 % load and 10 % retries the backlog is worked off with a tenth of the
+capacity, which takes a minute."""
 PROFILE, UNTIL = "retry-storm", "recovery"
 """The bundled profile, and its phase after the trigger. All its clients wait two seconds here: those who wait
 for thirty are answered by a gateway that is down for everybody else."""
@@ -160,6 +163,11 @@ def _name(remedy: str, load: float) -> str:
 def _arm(remedy: str, load: float) -> Arm:
     about, client, queue, parts = _MITIGATIONS[remedy]
     text = LOAD.format(
-        capacity=CAPACITY, service_ms=1000 / CAPACITY, rate=load * CAPACITY, client=client, queue=queue
+        capacity=CAPACITY,
+        service_ms=1000 / CAPACITY,
+        rate=load * CAPACITY,
+        client=client,
+        queue=queue,
+        after_s=SLOW_S if remedy == "budget" else AFTER_S,
     )
     return Arm(name=_name(remedy, load), about=about, profile=text, parts=parts, timing=EXACT)

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-from agentload.experiments import (
-    Arm,
-    Column,
-    Expectation,
-    Experiment,
-    Found,
-    Measures,
-    Source,
-    Value,
-    divided,
-)
-from agentload.experiments._shape import Shape
+from agentload.evidence.expectations import Column, Expectation, Found, Measures, Shape, Value, divided
+from agentload.experiments import Arm, Experiment, Source
 from agentload.model import NS, LedgerEntry, Run
 
 INPUT_COST, OUTPUT_COST = 1, 2

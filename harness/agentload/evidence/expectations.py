@@ -1,12 +1,78 @@
-"""The shape that a source reports, put together: expectations of measures and of their ratios."""
+"""Measures of several arms, and expectations of them: what a source reports, held against what was found.
+
+An expectation is at least or at most a bound, with every seed; it names two arms whose exchange must make it
+fail, so that none is made that holds whatever happens.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from agentload.experiments import Column, Expectation, Found, Measures, Value
+import msgspec
+
 from agentload.model import Status
+
+Value = float | None
+"""A measure: a number, +infinity for what never happened, None where there was too little to say."""
+Measures = Mapping[str, Value]
+"""By the names of the experiment's columns."""
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure of every arm."""
+
+    name: str
+    heading: str
+    unit: str = ""
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the source says, and what was found here."""
+
+    name: str
+    status: Status
+    measured: float | None
+    """Of the seed that comes closest to breaking it; None when there was too little, or for +infinity."""
+    relation: str
+    """at most | at least"""
+    bound: float
+    published: str
+    """The source's own figure, in words."""
+    exchange: tuple[str, str]
+    """Two arms whose exchange must make it fail."""
+    unit: str = ""
+    censored: bool = False
+    """`measured` is +infinity."""
+
+
+class Found:
+    """The measures of all arms, seed by seed."""
+
+    def __init__(self, by_seed: Sequence[Mapping[str, Measures]]) -> None:
+        """`by_seed`: for each seed, arm → measures."""
+        self.by_seed = by_seed
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds were played."""
+        return len(self.by_seed)
+
+    def values(self, arm: str, column: str) -> list[Value]:
+        """One measure of one arm, a value for each seed."""
+        return self.each(lambda one: one[arm][column])
+
+    def each(self, of: Callable[[Mapping[str, Measures]], Value]) -> list[Value]:
+        """Something computed for each seed from the measures of all arms."""
+        return [of(one) for one in self.by_seed]
+
+    def ratios(self, column: str, over: str, under: str) -> list[Value]:
+        """A measure of arm `over` divided by that of arm `under`."""
+        return self.each(lambda one: divided(one[over][column], one[under][column]))
+
+    def exchanged(self, one: str, other: str) -> Found:
+        """The same with two arms' measures exchanged: what must make an expectation fail."""
+        return Found([{**seed, one: seed[other], other: seed[one]} for seed in self.by_seed])
 
 
 class Shape:
@@ -154,3 +220,12 @@ def _expectation(
         unit=unit,
         censored=endless,
     )
+
+
+def divided(over: Value, under: Value) -> Value:
+    """A ratio, where a measure may be missing, infinite or nothing."""
+    if over is None or under is None:
+        return None
+    if under == 0:
+        return None if over == 0 else math.inf
+    return None if math.isinf(over) and math.isinf(under) else over / under
