@@ -130,6 +130,10 @@ def test_every_bound_refuses_with_a_promise() -> None:
     )
     crowded = world.alive.answers[world.post([chat_step()], tenant="u")]
     assert (crowded.status, code(crowded)) == (429, "class_queue_full")
+    burst = World(full="reject", max_queue=3, slots=1)
+    numbers = [burst.post([chat_step()]) for _ in range(8)]  # all before anything is safe
+    burst.alive.flush()
+    assert sorted(burst.alive.answers[number].status for number in numbers) == [202] * 3 + [429] * 5
     tight = World(max_bytes=10)
     refused = tight.alive.answers[tight.post([chat_step()])]
     assert (refused.status, code(refused)) == (503, "jobs_full")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentload.gateway.__main__ import main
 from gateway_scene import CHAT, STEADY, Gateway, Provider, chat, gateway, provider
 from process_facts import wait_until
 
@@ -152,3 +153,24 @@ def test_a_store_that_cannot_be_written_is_a_503(upstream: Provider, tmp_path: P
         assert ended(own, taken.json()["id"])["state"] == "completed"
     refs = [entry["ref"] for entry in tools(upstream)["entries"]]
     assert refs == ["fits", "full"]
+
+
+def test_a_store_in_use_is_one_line_and_exit_2(
+    upstream: Provider, own: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = own.child.log.parent / "jobs.db"
+    assert main(["--upstream", upstream.url, "--port", "0", "--jobs-db", str(database)]) == 2
+    assert capsys.readouterr().err == f"jobs.store: {database}: in use by another gateway\n"
+    config = tmp_path / "gateway.yaml"
+    config.write_text("jobs: {lease_s: 2, heartbeat_s: 3, store: redis}\n")
+    assert main(["--upstream", upstream.url, "--port", "0", "--config", str(config)]) == 2
+    assert "gateway.yaml:1:43: jobs.store: must be 'memory' or 'sqlite:PATH'" in capsys.readouterr().err
+
+
+def test_the_metrics_tell_of_jobs(own: Gateway) -> None:
+    ended(own, own.http.post(JOBS, json={"steps": [tool()]}).json()["id"])
+    text = own.http.get("/metrics").text
+    assert 'agentload_gateway_jobs{state="completed"}' in text
+    shown = own.http.get("/debug/jobs").json()
+    assert shown["counters"]["accepted"] >= 1
+    assert shown["open"] == 0

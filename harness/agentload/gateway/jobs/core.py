@@ -53,7 +53,7 @@ from agentload.scheduler.wall_clock import EPOCH_NS
 CoreAction: TypeAlias = JobAction | Respond | Wish
 CoreEvent: TypeAlias = JobEvent | Tick | Drain | Stop
 
-_WAITING = (Phase.WAITING, Phase.ASKING)
+_IN_LANE = (Phase.STORING, Phase.WAITING, Phase.ASKING)
 
 
 class JobsCore:
@@ -229,6 +229,7 @@ class JobsCore:
         lifecycle = self._make(job, stored=False)
         lifecycle.beyond = self._desk.beyond(spec)
         self.registry.add(lifecycle)
+        self.lanes.join(self.lanes.of(job.service_class, job.tenant), job.number)
         return lifecycle
 
     def _make(self, job: Job, *, stored: bool) -> JobLifecycle:
@@ -484,9 +485,9 @@ class JobsCore:
         job = lifecycle.job
         lane = self.lanes.of(job.service_class, job.tenant)
         self._dirty[lane.number] = lane
-        if (before in _WAITING) and (after not in _WAITING):
+        if before in _IN_LANE and after not in _IN_LANE:
             self.lanes.leave(lane, job.number)
-        elif (after in _WAITING) and (before not in _WAITING):
+        elif after in _IN_LANE and before not in _IN_LANE:
             self.lanes.join(lane, job.number)
         if Phase.ASKING in (before, after) and lifecycle.asks_admission:
             lane.asking += 1 if after is Phase.ASKING else -1

@@ -189,7 +189,9 @@ class Desk:
         lane = self._lanes.of(job.service_class, job.tenant)
         parked_until_ns = max(job.not_before_ns, lane.paused_until_ns)
         position = self._lanes.position(lane, job.number)
-        wait_ns = max(position * pace.gap_ns(at_ns, self._slots[job.service_class]), parked_until_ns - at_ns)
+        wait_ns = max(
+            position * pace.gap_ns(at_ns, self._slots.get(job.service_class, 1)), parked_until_ns - at_ns
+        )
         parked = lifecycle.beyond or parked_until_ns > at_ns
         state = JobState.DEFERRED if parked else JobState.QUEUED
         until_ns = parked_until_ns if parked_until_ns > at_ns else 0

@@ -31,13 +31,14 @@ def open_shell(core: GatewayCore, jobs: JobsCore, upstream: str) -> JobsShell:
     """The shell of a gateway with jobs. Raises UsageError when the store cannot be opened."""
     settings = jobs.settings
     url = settings.tool_url or str(URL(upstream).origin() / "_tool")
-    return JobsShell(JobsFront(core, jobs), _store(settings), ToolClient(url))
+    try:
+        store = _store(settings)
+        return JobsShell(JobsFront(core, jobs), store, store.load(), ToolClient(url))
+    except StoreError as error:
+        raise UsageError(f"jobs.store: {error}") from None
 
 
 def _store(settings: JobsSettings) -> JobStore:
     if not settings.store.startswith(SQLITE):
         return MemoryStore()
-    try:
-        return SqliteStore(Path(settings.store.removeprefix(SQLITE)))
-    except StoreError as error:
-        raise UsageError(f"jobs.store: {error}") from None
+    return SqliteStore(Path(settings.store.removeprefix(SQLITE)))

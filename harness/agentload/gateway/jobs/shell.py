@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 
 from agentload.gateway.failures import FailureKind
 from agentload.gateway.jobs.front import FrontAction, FrontEvent, JobsFront
-from agentload.gateway.jobs.model import JobState
+from agentload.gateway.jobs.model import Job, JobState
 from agentload.gateway.jobs.protocol import (
     CancelTool,
     JobEnded,
@@ -31,8 +31,10 @@ Feed = Callable[[FrontEvent], None]
 class JobsShell:
     """The store and the calls of one gateway's jobs."""
 
-    def __init__(self, front: JobsFront, store: JobStore, tools: ToolClient) -> None:
+    def __init__(self, front: JobsFront, store: JobStore, found: Sequence[Job], tools: ToolClient) -> None:
+        """`found`: what was in the store."""
         self.front = front
+        self._found = tuple(found)
         self._store = store
         self._tools = tools
         self._upstream: Upstream | None = None
@@ -43,12 +45,12 @@ class JobsShell:
 
     @asynccontextmanager
     async def running(self, upstream: Upstream, feed: Feed) -> AsyncGenerator[None]:
-        """Take up what is in the store; in the end, write what has gathered. Raises StoreError."""
+        """Take up what was found in the store; in the end, write what has gathered."""
         self._upstream, self._feed = upstream, feed
         async with self._tools:
-            jobs = await asyncio.to_thread(self._store.load)
             self._writer = StoreWriter(self._store, feed)
-            feed(Recovered(tuple(jobs)))
+            feed(Recovered(self._found))
+            self._found = ()
             try:
                 yield
             finally:
