@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from agentload import behaviours, targets
 from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.client.wire import Ending, ReplyReader, chat_body, idempotency_key, marker_of
+from agentload.drivers.simulated.network import Timing
 from agentload.gateway.app import build_app
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.envelope import UpstreamCall
@@ -150,13 +151,14 @@ class InMemoryUpstream:
 class Stack:
     """The whole of a live run but its sockets and processes, in one loop."""
 
-    def __init__(self, profile: Profile, plan: Plan, run: int, one_way_s: float) -> None:
-        self.profile, self.plan, self.run_id, self.one_way_s = profile, plan, run, one_way_s
+    def __init__(self, profile: Profile, plan: Plan, run: int, timing: Timing) -> None:
+        self.profile, self.plan, self.run_id = profile, plan, run
+        self.one_way_s = timing.one_way_ns / 1e9
         self.records: list[RequestRecord] = []
         self.provider = Provider(profile.provider, run=run)
         host = Host(self.provider)
         host.rearm()
-        upstream = InMemoryUpstream(build(host), one_way_s)  # type: ignore[arg-type]
+        upstream = InMemoryUpstream(build(host), timing.upstream_one_way_ns / 1e9)  # type: ignore[arg-type]
         self.core = GatewayCore(profile.gateway, GatewaySettings(), Random(f"{plan.seed}/gateway"))
         self.gateway: Starlette = build_app(profile.gateway, self.core, upstream)  # type: ignore[arg-type]
         self._target = targets.bundled("http://127.0.0.1:8080")

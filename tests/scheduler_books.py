@@ -28,7 +28,10 @@ CLASSES = {
 }
 
 Op = tuple[str, int, int, int]
-KINDS = ("submit", "submit", "submit", "end", "end", "fail", "cancel", "progress", "wait", "refused")
+KINDS = (
+    *("submit", "submit", "submit", "end", "end", "fail", "cancel", "progress", "wait"),
+    *("refused", "accepted", "retry"),
+)
 OPS = st.lists(
     st.tuples(st.sampled_from(KINDS), st.integers(0, 7), st.integers(1, 4_000), st.integers(0, 9)),
     max_size=60,
@@ -86,8 +89,23 @@ class Books:
             scene.admission.progress(scene.now_ns, request.id, size)
             scene.poll()
         elif kind == "refused":
-            scene.admission.provider_refused(scene.now_ns, request.id, size * MS)
+            scene.admission.provider_refused(scene.now_ns, request.id, size * MS if size % 2 else None)
             scene.poll()
+        elif kind == "accepted":
+            scene.admission.provider_accepted(request.id)
+            scene.poll()
+        elif kind == "retry":
+            self._retry(request)
+
+    def _retry(self, request: Request) -> None:
+        """The call failed: it waits again, or not."""
+        scene = self.scene
+        del scene.running[request.id]
+        if scene.admission.retry(scene.now_ns, request.id, input_tokens=0, output_tokens=0):
+            self.waiting[request.id] = request
+        else:
+            self.failed += 1
+        scene.poll()
 
     def _read_events(self) -> None:
         for event in self.scene.events[self._seen :]:

@@ -20,10 +20,13 @@ from agentload.gateway.protocol import (
     FailStream,
     ForwardData,
     ForwardHeaders,
+    NotRetried,
     Progress,
+    ProviderAccepted,
     ProviderRefused,
     Record,
     Respond,
+    Retry,
     Settle,
     StartUpstream,
     Stop,
@@ -35,7 +38,8 @@ from agentload.gateway.protocol import (
     UpstreamRead,
     Withdraw,
 )
-from agentload.gateway.settings import GatewaySettings
+from agentload.gateway.retry_budget import RetryBudget
+from agentload.gateway.settings import GatewaySettings, UpstreamRetries
 from agentload.gateway.usage import ProviderError, Reading, Usage
 from agentload.model import NS, Outcome
 from agentload.scheduler.admission import Admission
@@ -58,7 +62,9 @@ def delta(text: str) -> bytes:
     return b"data: " + json.dumps({"choices": [{"delta": {"content": text}}]}).encode() + b"\n\n"
 
 
-def lifecycle(*, stream: bool = False, deadline_ns: int | None = None) -> RequestLifecycle:
+def lifecycle(
+    *, stream: bool = False, deadline_ns: int | None = None, retries: RetryBudget | None = None
+) -> RequestLifecycle:
     request = Request(
         id=1,
         tenant="t",
@@ -69,7 +75,7 @@ def lifecycle(*, stream: bool = False, deadline_ns: int | None = None) -> Reques
         deadline_ns=deadline_ns,
     )
     envelope = Envelope(request=request, call=UpstreamCall(body=b"{}", stream=stream))
-    return RequestLifecycle(envelope, SETTINGS, RetryConfig(), Random(1))
+    return RequestLifecycle(envelope, SETTINGS, RetryConfig(), Random(1), retries)
 
 
 def dispatched(one: RequestLifecycle) -> Dispatched:
@@ -85,8 +91,8 @@ def refused(one: RequestLifecycle, reason: Reason = Reason.CLASS_QUEUE_FULL) -> 
     return Refused(one.request, reason, 3 if reason.invites_retry else None, None)
 
 
-def called(*, stream: bool = False, deadline_ns: int | None = None) -> RequestLifecycle:
-    one = lifecycle(stream=stream, deadline_ns=deadline_ns)
+def called(**fields: Any) -> RequestLifecycle:
+    one = lifecycle(**fields)
     assert [type(item) for item in one.handle(ARRIVED, dispatched(one))] == [StartUpstream]
     return one
 
@@ -121,7 +127,7 @@ def kinds(step: list[Any]) -> list[type]:
 
 def test_a_plain_call_is_answered_when_it_is_whole() -> None:
     one = called()
-    assert one.handle(ARRIVED, UpstreamHeaders(1, 200, JSON)) == []
+    assert one.handle(ARRIVED, UpstreamHeaders(1, 200, JSON)) == [ProviderAccepted(1)]
     assert one.handle(ARRIVED, UpstreamData(1, ANSWER[:20])) == []
     assert one.handle(ARRIVED, UpstreamData(1, ANSWER[20:])) == []
     step = one.handle(ARRIVED + NS, UpstreamEnded(1))
@@ -134,7 +140,7 @@ def test_a_plain_call_is_answered_when_it_is_whole() -> None:
 
 def test_a_stream_is_passed_on_piece_by_piece() -> None:
     one = called(stream=True)
-    assert one.handle(ARRIVED, UpstreamHeaders(1, 200, SSE)) == []
+    assert one.handle(ARRIVED, UpstreamHeaders(1, 200, SSE)) == [ProviderAccepted(1)]
     step = one.handle(ARRIVED + NS, UpstreamData(1, delta("one")))
     assert kinds(step) == [ForwardHeaders, ForwardData]
     assert dict(step[0].headers)[b"server-timing"] == b"queue;dur=0.000, upstream;dur=1000.000"
@@ -292,7 +298,7 @@ def test_a_providers_refusal_slows_everybody_down_and_is_our_503(status: int) ->
     assert kinds(step) == [Respond, ProviderRefused, Settle, Record]
     assert step[0].status == 503
     assert 7 <= int(dict(step[0].headers)[b"retry-after"]) <= 11
-    assert step[1] == ProviderRefused(1, 7 * NS)
+    assert step[1] == ProviderRefused(1, 7 * NS, by_rate=status == 429)
     assert step[2] == Settle(1, 0, 0, ok=False)
 
 
@@ -318,7 +324,8 @@ def test_what_is_the_callers_fault_is_passed_on() -> None:
 )
 def test_a_provider_that_cannot_be_reached(kind: FailureKind, status: int) -> None:
     step = called().handle(ARRIVED, UpstreamFailed(1, kind))
-    assert kinds(step) == [Respond, Settle, Record]
+    narrowed = [] if kind is FailureKind.BROKEN else [ProviderRefused]
+    assert kinds(step) == [Respond, *narrowed, Settle, Record]
     assert step[0].status == status
     assert (b"retry-after" in dict(step[0].headers)) == (status == 503)
     assert last(step).upstream_failed
@@ -404,6 +411,113 @@ def test_a_shutdown_while_waiting_is_a_503() -> None:
     assert step[1].status == 503
 
 
+# --------------------------------------------------------------------------- calling again
+
+
+def budget(**fields: Any) -> RetryBudget:
+    return RetryBudget(UpstreamRetries(**fields))
+
+
+def refuse(one: RequestLifecycle, now_ns: int, *headers: tuple[bytes, bytes]) -> list[Any]:
+    """The provider says 503."""
+    one.handle(now_ns, UpstreamHeaders(1, 503, (*headers, *JSON)))
+    return one.handle(now_ns, UpstreamEnded(1))
+
+
+def test_a_refused_call_gives_its_place_back_and_waits_for_another_one() -> None:
+    one = called(retries=budget())
+    assert refuse(one, ARRIVED + NS, (b"retry-after", b"2")) == [ProviderRefused(1, 2 * NS), Retry(1, 0, 0)]
+    assert (one.state, one.timer_ns) == (State.WAITING, None)
+    assert kinds(one.handle(ARRIVED + 3 * NS, dispatched(one))) == [StartUpstream]
+    one.handle(ARRIVED + 3 * NS, UpstreamHeaders(1, 200, JSON))
+    one.handle(ARRIVED + 3 * NS, UpstreamData(1, ANSWER))
+    step = one.handle(ARRIVED + 4 * NS, UpstreamEnded(1))
+    assert kinds(step) == [Respond, Settle, Record]
+    record = last(step)
+    assert (record.outcome, record.upstream_attempts) == (Outcome.ANSWERED, 2)
+    assert (record.waited_ns, record.upstream_ns) == (2 * NS, 2 * NS)
+    assert (record.input_tokens, record.output_tokens) == (9, 1)
+
+
+def test_a_broken_call_may_have_been_served_and_is_charged_like_one() -> None:
+    one = called(retries=budget())
+    assert one.handle(ARRIVED, UpstreamFailed(1, FailureKind.BROKEN)) == [Retry(1, 8, 0)]
+    one.handle(ARRIVED, dispatched(one))
+    step = one.handle(ARRIVED, UpstreamFailed(1, FailureKind.BROKEN))
+    assert only(step, Settle) == Settle(1, 8, 0, ok=False)
+    assert (last(step).input_tokens, last(step).upstream_attempts) == (16, 2)
+
+
+def test_a_call_is_made_so_often_and_no_more() -> None:
+    one = called(retries=budget(burst=9))
+    assert Retry in kinds(refuse(one, ARRIVED))
+    one.handle(ARRIVED, dispatched(one))
+    assert kinds(refuse(one, ARRIVED)) == [Respond, ProviderRefused, Settle, Record]
+
+
+def test_where_the_scheduler_has_no_place_the_first_failure_stands() -> None:
+    retries = budget()
+    one = called(retries=retries)
+    refuse(one, ARRIVED, (b"retry-after", b"9"))
+    step = one.handle(ARRIVED, NotRetried(1))
+    assert kinds(step) == [Respond, Record], "its reservation is gone already"
+    assert (step[0].status, last(step).reason) == (503, "provider_overloaded")
+    assert 9 <= int(dict(step[0].headers)[b"retry-after"]) <= 14
+    assert retries.left == 3, "a retry that was not made costs nothing"
+
+
+def headers_of(status: int) -> list[Any]:
+    return [UpstreamHeaders(1, status, JSON), UpstreamEnded(1)]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        headers_of(500),
+        headers_of(400),
+        headers_of(401),
+        [UpstreamHeaders(1, 200, JSON), UpstreamEnded(1, clean=False)],
+        [UpstreamHeaders(1, 200, SSE), UpstreamData(1, delta("x")), UpstreamFailed(1, FailureKind.BROKEN)],
+        [UpstreamHeaders(1, 200, JSON), TimedOut(1)],
+        [Stop()],
+    ],
+)
+def test_what_was_taken_or_begun_or_has_run_out_of_time_is_not_called_again(ending: list[Any]) -> None:
+    one = called(stream=True, retries=budget())
+    for event in ending:
+        step = one.handle(ARRIVED, event)
+    assert Retry not in kinds(step)
+    assert last(step).upstream_attempts == 1
+
+
+def test_a_deadline_before_the_instant_that_the_provider_named_leaves_no_retry() -> None:
+    one = called(deadline_ns=ARRIVED + 2 * NS, retries=budget())
+    assert last(refuse(one, ARRIVED, (b"retry-after", b"2"))).reason == "provider_overloaded"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    share=st.floats(0.01, 1),
+    burst=st.floats(1, 9),
+    wanted=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=20),
+)
+def test_retries_never_exceed_their_share_of_the_calls_and_the_burst(
+    share: float, burst: float, wanted: list[tuple[int, int]]
+) -> None:
+    retries, calls, made = budget(budget=share, burst=burst), 0, 0
+    for fresh, failed in wanted:
+        for _ in range(fresh):
+            retries.earn()
+        calls += fresh
+        made += sum(retries.take() for _ in range(failed))
+        assert made <= burst + share * calls + 1e-6
+        assert not failed or retries.left < 1 or made, "what is left is given out"
+
+
+def test_a_budget_of_nothing_retries_nothing() -> None:
+    assert not budget(budget=0).take()
+
+
 # --------------------------------------------------------------------------- every order of events
 
 PIECES = [
@@ -423,7 +537,7 @@ READINGS = [
 ]
 EVENTS = st.one_of(
     st.just("dispatched"),
-    st.sampled_from(["refused", "expired", "lease"]),
+    st.sampled_from(["refused", "expired", "lease", "not retried"]),
     st.builds(
         UpstreamHeaders,
         st.just(1),
@@ -455,7 +569,7 @@ class Witness:
         """What happened outside."""
         if isinstance(event, Dispatched):
             self.waits, self.holds = False, True
-        elif isinstance(event, Refused):
+        elif isinstance(event, Refused | NotRetried):
             self.waits = False
         elif isinstance(event, Expired):
             self.waits = self.holds = False
@@ -480,7 +594,12 @@ class Witness:
             case Withdraw():
                 assert self.holds or self.waits
                 self.holds = self.waits = False
-            case Progress() | ProviderRefused():
+            case Retry():
+                assert self.holds, "released what was not held"
+                assert not self.told, "called again although the client had heard something"
+                assert not self.upstream_open
+                self.holds, self.waits = False, True
+            case Progress() | ProviderAccepted() | ProviderRefused():
                 assert self.holds
             case Record():
                 self.records.append(item)
@@ -519,11 +638,16 @@ class Witness:
     st.booleans(),
     st.sampled_from([None, 1, 3]),
     st.lists(st.tuples(EVENTS, st.integers(0, 2 * NS)), max_size=12),
+    st.sampled_from([None, 1, 3]),
 )
 def test_no_order_of_events_answers_twice_leaks_or_never_ends(
-    stream: bool, deadline_s: int | None, happenings: list[tuple[Any, int]]
+    stream: bool, deadline_s: int | None, happenings: list[tuple[Any, int]], burst: int | None
 ) -> None:
-    one = lifecycle(stream=stream, deadline_ns=None if deadline_s is None else ARRIVED + deadline_s * NS)
+    one = lifecycle(
+        stream=stream,
+        deadline_ns=None if deadline_s is None else ARRIVED + deadline_s * NS,
+        retries=None if burst is None else budget(burst=burst),
+    )
     witness, now_ns = Witness(), ARRIVED
     for event, later_ns in [*happenings, (ClientLeft(1), 0)]:
         now_ns += later_ns
@@ -548,6 +672,8 @@ def scheduler_event(one: RequestLifecycle, event: Any) -> Any:
         return Expired(one.request, Reason.LEASE_EXPIRED) if running else None
     if one.state is not State.WAITING:
         return None
+    if event == "not retried":
+        return NotRetried(1) if one._course.calls else None
     return {
         "dispatched": dispatched(one),
         "refused": refused(one),

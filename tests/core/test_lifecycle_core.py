@@ -152,20 +152,53 @@ def test_a_needless_tick_changes_nothing() -> None:
     assert core.next_wakeup_ns() == 31 * NS
 
 
-def test_a_providers_refusal_holds_everybody_back() -> None:
+def wait_until_something_starts(core: GatewayCore) -> tuple[int, list[Action]]:
+    """Nothing but time passes."""
+    while (wakeup_ns := core.next_wakeup_ns()) is not None:
+        actions = core.handle(wakeup_ns, Tick())
+        if actions:
+            return wakeup_ns, actions
+    raise AssertionError("nothing will ever start")
+
+
+def refuse(core: GatewayCore, now_ns: int, request_id: int, retry_after: bytes) -> list[Action]:
+    core.handle(now_ns, UpstreamHeaders(request_id, 429, ((b"retry-after", retry_after), *JSON)))
+    return core.handle(now_ns, UpstreamEnded(request_id))
+
+
+def test_a_providers_refusal_holds_everybody_back_and_one_goes_first_afterwards() -> None:
     core = gateway(slots=2)
     core.handle(0, arrival(1))
-    core.handle(0, UpstreamHeaders(1, 429, ((b"retry-after", b"5"), *JSON)))
-    assert responses(core.handle(0, UpstreamEnded(1)))[1].status == 503
+    assert refuse(core, 0, 1, b"5") == [], "it waits for another call"
     assert core.handle(1, arrival(2)) == []
-    wakeup_ns = core.next_wakeup_ns()
-    assert wakeup_ns is not None
-    while wakeup_ns is not None and wakeup_ns < 5 * NS:
-        assert core.handle(wakeup_ns, Tick()) == []
-        wakeup_ns = core.next_wakeup_ns()
-    assert wakeup_ns is not None
-    assert kinds(core.handle(wakeup_ns, Tick())) == [(2, StartUpstream)]
-    assert core.admission.snapshot(0).counters.provider_refusals == 1
+    at_ns, actions = wait_until_something_starts(core)
+    assert (at_ns, kinds(actions)) == (5 * NS, [(1, StartUpstream)])
+    assert kinds(core.handle(6 * NS, UpstreamHeaders(1, 200, JSON))) == [(2, StartUpstream)]
+    counters = core.admission.snapshot(0).counters
+    assert (counters.provider_refusals, counters.retried, counters.admitted) == (1, 1, 2)
+
+
+def test_a_request_that_fails_twice_is_answered() -> None:
+    core = gateway()
+    core.handle(0, arrival(1))
+    refuse(core, 0, 1, b"1")
+    at_ns, _ = wait_until_something_starts(core)
+    actions = refuse(core, at_ns, 1, b"1")
+    assert responses(actions)[1].status == 503
+    [record] = [action for action in actions if isinstance(action, Record)]
+    assert (record.upstream_attempts, record.waited_ns) == (2, NS)
+    assert core.open_requests == 0
+
+
+def test_a_full_queue_has_no_place_for_a_retry() -> None:
+    core = gateway(max_queue=1)
+    core.handle(0, arrival(1))
+    core.handle(0, arrival(2))
+    actions = refuse(core, 1, 1, b"1")
+    # The lane's bound is one, and the other one came first.
+    assert responses(actions)[1].status == 503
+    assert core.admission.snapshot(1).counters.failed == 1
+    assert core.retry_budget.left == 3
 
 
 @pytest.mark.parametrize("limited", ["tokens_per_minute", "requests_per_minute"])

@@ -92,7 +92,7 @@ def test_the_cost_of_a_call_is_the_providers_own_formula(
 
 
 def test_a_margin_is_held_back_from_rate_and_bucket() -> None:
-    limits = ProviderLimits(UpstreamLimits(tokens_per_minute=60_000, bucket_s=10, margin=0.1))
+    limits = ProviderLimits(UpstreamLimits(tokens_per_minute=60_000, bucket_s=10, margin=0.1), 16)
     assert limits.tokens is not None
     assert limits.tokens.level(0) == pytest.approx(9_000)
     assert limits.tokens.ns_per_token == pytest.approx(NS / 900)
@@ -150,14 +150,20 @@ def test_nothing_goes_out_before_the_instant_the_provider_named() -> None:
     assert scene.of(Dispatched)[1].waited_ns == 7 * NS
 
 
-def test_without_a_named_instant_a_second_is_assumed() -> None:
-    scene = Scene(gateway())
-    first = scene.submit("a")
-    scene.admission.provider_refused(scene.now_ns, first.id, None)
+def test_without_a_named_instant_a_first_refusal_stops_nobody() -> None:
+    scene = Scene(gateway(slots=2, tenant_slots=2))
+    first, _ = scene.submit("a"), scene.submit("a")
     waiting = scene.submit("b")
-    scene.pass_time(NS)
-    assert scene.of(Dispatched)[1].request is waiting
-    assert scene.of(Dispatched)[1].reservation.granted_ns == NS
+    scene.admission.provider_refused(scene.now_ns, first.id, None, by_rate=False)
+    scene.end(first, ok=False)
+    assert scene.fate(waiting) == "dispatched"
+
+
+def accept_all(scene: Scene) -> None:
+    """The provider begins to answer whatever it is sent."""
+    for id_ in list(scene.running):
+        scene.admission.provider_accepted(id_)
+    scene.poll()
 
 
 def test_after_a_refusal_dispatching_ramps_up_at_the_usual_rate() -> None:
@@ -168,7 +174,11 @@ def test_after_a_refusal_dispatching_ramps_up_at_the_usual_rate() -> None:
         scene.submit("b", 1_000)
     scene.pass_time(5 * NS)
     assert len(scene.dispatched) == 2, "one call's worth, although ten would have been in the bucket"
-    scene.pass_time(3 * NS)
+    accept_all(scene)
+    scene.pass_time(1 * NS)
+    assert len(scene.dispatched) == 3
+    accept_all(scene)
+    scene.pass_time(2 * NS)
     assert len(scene.dispatched) == 5
 
 
@@ -180,8 +190,18 @@ def test_requests_ramp_up_as_well() -> None:
         scene.submit("b")
     scene.pass_time(5 * NS)
     assert len(scene.dispatched) == 2
-    scene.pass_time(2 * NS)
-    assert len(scene.dispatched) == 4
+    for sent in (3, 4):
+        accept_all(scene)
+        scene.pass_time(NS)
+        assert len(scene.dispatched) == sent
+
+
+def test_an_outage_says_nothing_about_the_bucket() -> None:
+    scene = Scene(gateway(slots=100, upstream=LIMITS))
+    first = scene.submit("a", 1_000)
+    scene.admission.provider_refused(scene.now_ns, first.id, NS, by_rate=False)
+    scene.pass_time(NS)
+    assert tokens_left(scene) == pytest.approx(10_000)
 
 
 def test_a_newcomer_that_is_refused_does_not_leave_its_wake_up_behind() -> None:

@@ -208,7 +208,7 @@ def test_a_method_or_path_that_is_not_there_is_no_500(wide: Gateway) -> None:
 
 def test_a_providers_limit_is_our_503_with_its_time(upstream: Provider, tmp_path: Path) -> None:
     upstream.reset(tokens_per_minute=60, bucket_s=10)
-    with gateway(tmp_path, upstream.url) as own:
+    with gateway(tmp_path, upstream.url, {"server": {"upstream_retries": {"budget": 0}}}) as own:
         assert own.http.post(CHAT, json=chat(max_tokens=10)).status_code == 200
         answer = own.http.post(CHAT, json=chat(max_tokens=10))
         assert own.queue()["counters"]["provider_refusals"] == 1
@@ -216,6 +216,17 @@ def test_a_providers_limit_is_our_503_with_its_time(upstream: Provider, tmp_path
     assert (answer.status_code, error_of(answer)["code"]) == (503, "provider_rate_limited")
     assert int(answer.headers["retry-after"]) >= promise_s
     assert "org-" not in answer.text
+
+
+def test_a_refused_call_is_made_again_when_the_provider_wants_it(upstream: Provider, tmp_path: Path) -> None:
+    upstream.reset(tokens_per_minute=600, bucket_s=1)
+    with gateway(tmp_path, upstream.url) as own:
+        for stream in (False, True, False):
+            assert own.http.post(CHAT, json=chat(max_tokens=10, stream=stream)).status_code == 200
+        counters = own.queue()["counters"]
+    entries = upstream.entries()
+    assert counters["retried"] == counters["provider_refusals"] == len(entries) - 3 >= 1
+    assert not any(entry.get("early") for entry in entries)
 
 
 @pytest.mark.parametrize("clean", [True, False])

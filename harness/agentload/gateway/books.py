@@ -39,7 +39,7 @@ def state_of(record: Record) -> str:
         return "completed"
     if record.outcome is Outcome.ABANDONED:
         return "cancelled"
-    if record.dispatched:
+    if not record.waiting:
         return "failed"
     if record.reason == "evicted":
         return "evicted"
@@ -173,6 +173,6 @@ class Books:
 
 def _where(record: Record) -> str:
     """Where the deadline ended it: before it was let in, while it waited, or while it was served."""
-    if record.dispatched:
+    if record.dispatched and not record.waiting:
         return "service"
     return "queue" if record.admitted else "admission"

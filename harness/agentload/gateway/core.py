@@ -25,10 +25,13 @@ from agentload.gateway.protocol import (
     Drain,
     Event,
     ForwardHeaders,
+    NotRetried,
     Progress,
+    ProviderAccepted,
     ProviderRefused,
     Record,
     Respond,
+    Retry,
     Settle,
     Stop,
     Submitted,
@@ -38,6 +41,7 @@ from agentload.gateway.protocol import (
 )
 from agentload.gateway.rate_limit_fields import rate_limit_fields
 from agentload.gateway.readiness import Readiness
+from agentload.gateway.retry_budget import RetryBudget
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.tenant_labels import TenantLabels
 from agentload.model import NS, Outcome
@@ -87,8 +91,9 @@ class GatewayCore:
         self._limited = any(tenant.is_limited for tenant in config.tenants.values())
         """Whether any tenant has limits to be told of."""
         self.readiness = Readiness(round(settings.readiness_window_s * NS))
-        self._retry = config.retry
+        self._retry_config = config.retry
         self._random = random
+        self.retry_budget = RetryBudget(settings.upstream_retries)
         self._reader = EnvelopeReader(config, settings, keys or {}, self._wall)
         self._open: dict[int, RequestLifecycle] = {}
         self._timers = Timers()
@@ -130,7 +135,9 @@ class GatewayCore:
 
     def answer_to(self, failure: Failure) -> Answer:
         """The answer to a call that passes no admission (GET /v1/models) and has failed."""
-        return answers.of_failure(failure, failures.retry_after_s(failure, None, self._retry, self._random))
+        return answers.of_failure(
+            failure, failures.retry_after_s(failure, None, self._retry_config, self._random)
+        )
 
     # ----------------------------------------------------------------- what comes in
 
@@ -148,7 +155,9 @@ class GatewayCore:
 
     def _submit(self, now_ns: int, envelope: Envelope, actions: list[Action]) -> None:
         request = envelope.request
-        lifecycle = self._lifecycle(envelope, self.settings, self._retry, self._random)
+        lifecycle = self._lifecycle(
+            envelope, self.settings, self._retry_config, self._random, self.retry_budget
+        )
         lifecycle.comeback = self._comeback
         self._open[request.id] = lifecycle
         self.admission.submit(now_ns, request)
@@ -195,8 +204,15 @@ class GatewayCore:
                         ok=item.ok,
                     )
                     freed = True
+                case ProviderAccepted():
+                    freed |= self.admission.provider_accepted(request_id)
                 case ProviderRefused():
-                    self.admission.provider_refused(now_ns, request_id, item.retry_after_ns)
+                    self.admission.provider_refused(
+                        now_ns, request_id, item.retry_after_ns, by_rate=item.by_rate
+                    )
+                case Retry():
+                    self._retry(now_ns, lifecycle, item, actions)
+                    freed = True
                 case Withdraw():
                     self.admission.cancel(now_ns, request_id)
                     freed = True
@@ -221,6 +237,16 @@ class GatewayCore:
         if not quotas:
             return answer
         return msgspec.structs.replace(answer, headers=(*answer.headers, *rate_limit_fields(now_ns, quotas)))
+
+    def _retry(self, now_ns: int, lifecycle: RequestLifecycle, retry: Retry, actions: list[Action]) -> None:
+        """Let it wait again, or say that it may not."""
+        request_id = retry.request_id
+        self._timers.cancel(request_id)
+        waits = self.admission.retry(
+            now_ns, request_id, input_tokens=retry.input_tokens, output_tokens=retry.output_tokens
+        )
+        if not waits:
+            self._apply(now_ns, lifecycle, NotRetried(request_id), actions)
 
     def _close(self, now_ns: int, record: Record) -> None:
         del self._open[record.request_id]
@@ -252,6 +278,8 @@ def _rejection(request_id: int, failure: Failure) -> Record:
         input_tokens=0,
         output_tokens=0,
         dispatched=False,
+        upstream_attempts=0,
+        waiting=False,
         upstream_failed=False,
         offered=False,
         admitted=False,

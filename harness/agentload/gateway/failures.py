@@ -61,6 +61,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """When the client may come back, where the scheduler has worked it out."""
     refused: bool = False
     """The provider would not take the call, so that everybody must slow down."""
+    by_rate: bool = False
+    """It would not because of its tokens or requests per minute."""
+    again: bool = False
+    """The gateway may call again: the provider has seen nothing, has refused, or the connection broke before
+    it said anything. In the last case the work may be done twice, which has no effect but its price: the
+    first call is charged, too, and both carry the client's idempotency key. Not where an answer had begun (a
+    status of its own, a body that ends early): that call was taken, and has failed by itself."""
     worked: bool = True
     """The provider may have done work, which is charged."""
     upstream: bool = True
@@ -105,6 +112,8 @@ BY_KIND = {
         reason="upstream_unreachable",
         message="the provider cannot be reached",
         retry_after=True,
+        refused=True,
+        again=True,
         worked=False,
     ),
     FailureKind.CONNECT_TIMEOUT: Failure(
@@ -112,10 +121,12 @@ BY_KIND = {
         reason="upstream_connect_timeout",
         message="the provider did not accept a connection in time",
         retry_after=True,
+        refused=True,
+        again=True,
         worked=False,
     ),
     FailureKind.BROKEN: Failure(
-        status=502, reason="upstream_broken", message="the connection to the provider broke"
+        status=502, reason="upstream_broken", message="the connection to the provider broke", again=True
     ),
 }
 
@@ -169,6 +180,8 @@ def _overload(status: int, error: ProviderError | None) -> Failure:
         outcome=Outcome.REJECTED,
         retry_after=True,
         refused=True,
+        by_rate=limited,
+        again=True,
         worked=False,
     )
 

@@ -1,7 +1,7 @@
 """One client request, from admission to its end, as an explicit state machine. PURE.
 
     WAITING ──Dispatched──> CALLING ──UpstreamHeaders──> HOLDING ──first event──> STREAMING
-       │                       │                            │                        │
+       ├───────<──Retry──<─────┼──────────<──Retry──<───────┤                        │
        └───────────────────────┴──────────> ENDED <─────────┴────────────────────────┘
 
 WAITING: in the scheduler's queue. CALLING: a reservation is held and the provider has been called, nothing
@@ -9,7 +9,11 @@ has come back. HOLDING: the provider's status is known, the client has been sent
 are held until they are whole, streams until their first event), so any failure can still be answered with
 an honest status. STREAMING: the client has a 200, so a failure can only be said inside the stream.
 
-Three rules hold in every state, and are property-tested: a reservation is released exactly once; a client
+A call that failed before that may be made again, within the budget of all requests (`retry_budget`). The
+reservation is given back and the request waits like any other: a retry passes the limiter, keeps its class,
+tenant and deadline, and stays away for as long as the provider said.
+
+Three rules hold in every state, and are property-tested: every reservation is released exactly once; a client
 is answered at most once; every request ends with exactly one Record. Events that a state does not expect
 are late news of something that was ended already (a chunk that was under way when the client left), and are
 ignored.
@@ -17,7 +21,7 @@ ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from random import Random
 from typing import Any, ClassVar, TypeAlias
@@ -25,6 +29,7 @@ from typing import Any, ClassVar, TypeAlias
 from agentload.gateway import answers, failures
 from agentload.gateway.answers import Answer
 from agentload.gateway.comeback import Comeback
+from agentload.gateway.course import Course
 from agentload.gateway.envelope import Envelope
 from agentload.gateway.failures import Failure
 from agentload.gateway.patience import Patience
@@ -37,10 +42,12 @@ from agentload.gateway.protocol import (
     FailStream,
     ForwardData,
     ForwardHeaders,
+    NotRetried,
     Progress,
+    ProviderAccepted,
     ProviderRefused,
-    Record,
     Respond,
+    Retry,
     Settle,
     StartUpstream,
     Stop,
@@ -53,12 +60,12 @@ from agentload.gateway.protocol import (
     Withdraw,
 )
 from agentload.gateway.reply import UpstreamReply
+from agentload.gateway.retry_budget import RetryBudget
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.usage import Reading
 from agentload.model import Outcome
 from agentload.scheduler.config import RetryConfig
 from agentload.scheduler.events import Dispatched, Expired, Refused
-from agentload.scheduler.pool import Reservation
 from agentload.scheduler.reasons import Reason
 
 PROGRESS_TOKENS = 128
@@ -85,8 +92,14 @@ class RequestLifecycle:
     """
 
     def __init__(
-        self, envelope: Envelope, settings: GatewaySettings, retry: RetryConfig, random: Random
+        self,
+        envelope: Envelope,
+        settings: GatewaySettings,
+        retry: RetryConfig,
+        random: Random,
+        retries: RetryBudget | None = None,
     ) -> None:
+        """`retries`: what all requests together may call again; None: no call is made again."""
         self.request = envelope.request
         self.state = State.WAITING
         self.timer_ns: int | None = None
@@ -99,10 +112,10 @@ class RequestLifecycle:
         self._settings = settings
         self._retry = retry
         self._random = random
-        self._dispatched_ns: int | None = None
+        self._retries = retries
+        self._course = Course(envelope)
         self._held = False
         """A reservation is held, and must be released."""
-        self._reservation: Reservation | None = None
         self._patience: Patience | None = None
         self._reply: UpstreamReply | None = None
         self._reported_tokens = 0
@@ -116,6 +129,15 @@ class RequestLifecycle:
 
     # ----------------------------------------------------------------- waiting
 
+    def _not_retried(self, now_ns: int, _: NotRetried) -> Step:
+        """The failure stands after all."""
+        course = self._course
+        assert self._retries is not None
+        assert course.failure is not None
+        self._retries.give_back()
+        course.not_retried()
+        return self._fail_for_good(now_ns, course.failure, course.told_ns)
+
     def _decided_against(self, now_ns: int, event: Refused | Expired) -> Step:
         self._admitted = isinstance(event, Expired) or event.reason is Reason.EVICTED
         return self._fail(now_ns, failures.of_decision(event))
@@ -127,8 +149,10 @@ class RequestLifecycle:
         return [Withdraw(self._id), *self._fail(now_ns, failures.SHUTTING_DOWN)]
 
     def _dispatched(self, now_ns: int, event: Dispatched) -> Step:
-        self._dispatched_ns = now_ns
-        self._held, self._reservation = True, event.reservation
+        self._course.dispatched(now_ns, event.reservation)
+        if self._retries is not None and self._course.calls == 1:
+            self._retries.earn()
+        self._held = True
         self.state = State.CALLING
         patience = self._patience = Patience(self._settings, now_ns, self.request.deadline_ns)
         if patience.limit_ns <= now_ns:
@@ -148,11 +172,9 @@ class RequestLifecycle:
             max_bytes=self._settings.max_answer_bytes,
         )
         self._arm(now_ns)
-        return []
+        return [ProviderAccepted(self._id)] if self._reply.ok else []
 
     def _call_failed(self, now_ns: int, event: UpstreamFailed) -> Step:
-        # A second attempt would start here, and in `_provider_said_no` for refusals: give the reservation
-        # back, pass admission again, and be WAITING once more. The client has been sent nothing yet.
         return self._fail(now_ns, failures.BY_KIND[event.kind])
 
     def _call_ended(self, now_ns: int, _: UpstreamEnded) -> Step:
@@ -185,7 +207,7 @@ class RequestLifecycle:
             return [data]
         self.state = State.STREAMING
         reply = self._answer
-        waited, upstream = self._waited_ns(now_ns), self._upstream_ns(now_ns)
+        waited, upstream = self._course.waited_ns(now_ns), self._course.called_ns(now_ns)
         headers = answers.stream_headers(reply.headers, waited, upstream, self.wait_cause)
         return [ForwardHeaders(self._id, reply.status, headers), data]
 
@@ -219,7 +241,7 @@ class RequestLifecycle:
 
     def _passed_on(self, now_ns: int) -> Answer:
         reply = self._answer
-        waited, upstream = self._waited_ns(now_ns), self._upstream_ns(now_ns)
+        waited, upstream = self._course.waited_ns(now_ns), self._course.called_ns(now_ns)
         return answers.passed_on(reply.status, reply.headers, reply.body, waited, upstream, self.wait_cause)
 
     # ----------------------------------------------------------------- endings from outside
@@ -252,23 +274,50 @@ class RequestLifecycle:
     # ----------------------------------------------------------------- how to end
 
     def _fail(self, now_ns: int, failure: Failure, *, cancel: bool = False) -> Step:
-        """Say so to the client in the way that is still open, release, record."""
+        """Call again if that is possible, or else end."""
+        told_ns = answers.retry_after_ns(self._reply.headers) if self._reply and failure.refused else None
         step: Step = [CancelUpstream(self._id)] if cancel else []
-        wait_ns = answers.retry_after_ns(self._reply.headers) if self._reply and failure.refused else None
+        refused = [ProviderRefused(self._id, told_ns, failure.by_rate)] if failure.refused else []
+        # Not what was cancelled: its time was up, and the closed call's last words may still be on their way.
+        if not cancel and failure.again and self._may_call_again(now_ns, told_ns or 0):
+            return [*refused, self._call_again(now_ns, failure, told_ns)]
+        return step + self._fail_for_good(now_ns, failure, told_ns, refused)
+
+    def _may_call_again(self, now_ns: int, told_ns: int) -> bool:
+        """Nothing was sent to the client, the deadline leaves time, and the budget has something left."""
+        retries, deadline_ns = self._retries, self.request.deadline_ns
+        return (
+            self.state in (State.CALLING, State.HOLDING)
+            and retries is not None
+            and self._course.calls < self._settings.upstream_retries.max_attempts
+            and (deadline_ns is None or now_ns + told_ns < deadline_ns)
+            and retries.take()
+        )
+
+    def _call_again(self, now_ns: int, failure: Failure, told_ns: int | None) -> Retry:
+        """Back to where it came from."""
+        used = self._used(failure)
+        self._course.waits_again(now_ns, used, failure, told_ns)
+        self.state, self.timer_ns = State.WAITING, None
+        self._held, self._reply, self._reported_tokens = False, None, 0
+        return Retry(self._id, *used)
+
+    def _fail_for_good(
+        self, now_ns: int, failure: Failure, told_ns: int | None, refused: Sequence[ProviderRefused] = ()
+    ) -> Step:
+        """Say so to the client in the way that is still open, release, record."""
         if self.state is State.STREAMING:
             status = self._answer.status
-            step.append(FailStream(self._id, answers.failure_event(failure)))
+            told: Action = FailStream(self._id, answers.failure_event(failure))
         else:
             status = failure.status
-            upstream_ns = self._upstream_ns(now_ns) if self._dispatched_ns is not None else None
-            step.append(self._whole(self._told(now_ns, failure, wait_ns, upstream_ns)))
-        if failure.refused:
-            step.append(ProviderRefused(self._id, wait_ns))
-        return step + self._end(now_ns, failure.outcome, status, failure.reason, failure)
+            told = self._whole(self._told(now_ns, failure, told_ns))
+        return [told, *refused, *self._end(now_ns, failure.outcome, status, failure.reason, failure)]
 
-    def _told(self, now_ns: int, failure: Failure, pause_ns: int | None, upstream_ns: int | None) -> Answer:
+    def _told(self, now_ns: int, failure: Failure, pause_ns: int | None) -> Answer:
         """What became of it, and how to come back where that is of use."""
-        waited_ns, request = self._waited_ns(now_ns), self.request
+        request, course = self.request, self._course
+        upstream_ns = course.called_ns(now_ns) if course.calls else None
         if self.comeback is None:
             wait_s = failures.retry_after_s(failure, pause_ns, self._retry, self._random)
         else:
@@ -277,6 +326,7 @@ class RequestLifecycle:
         if wait_s is not None and self.comeback is not None:
             envelope = self.comeback.envelope(now_ns, request, wait_s)
         self._retry_after_s = wait_s
+        waited_ns = course.waited_ns(now_ns)
         return answers.of_failure(failure, wait_s, waited_ns, upstream_ns, self.wait_cause, envelope)
 
     def _respond(self, now_ns: int, answer: Answer, outcome: Outcome, reason: str) -> Step:
@@ -302,41 +352,30 @@ class RequestLifecycle:
         """The only way into ENDED."""
         self.state = State.ENDED
         self.timer_ns = None
-        used = self._tokens() if failure is None or failure.worked else (0, 0)
+        used = self._used(failure)
         step: Step = [Settle(self._id, *used, outcome is Outcome.ANSWERED)] if self._held else []
         self._held = False
-        reserved = self._reservation
-        record = Record(
-            self._id,
-            tenant=self.request.tenant,
-            service_class=self.request.service_class,
-            workflow=self.request.workflow,
-            attempt=self.request.attempt,
-            stream=self._call.stream,
-            outcome=outcome,
-            status=status,
-            reason=reason,
-            waited_ns=self._waited_ns(now_ns),
-            upstream_ns=self._upstream_ns(now_ns),
-            estimated_input_tokens=self.request.input_tokens,
-            estimated_output_tokens=reserved.estimate.max_output_tokens if reserved else 0,
-            reserved_units=reserved.units if reserved else 0.0,
-            input_tokens=used[0],
-            output_tokens=used[1],
-            dispatched=self._dispatched_ns is not None,
-            upstream_failed=failure is not None and failure.upstream,
+        failed = failure is not None and failure.upstream
+        record = self._course.record(
+            now_ns,
+            outcome,
+            status,
+            reason,
+            used,
+            failed=failed,
             admitted=self._admitted,
             wait_cause=self.wait_cause,
             retry_after_s=self._retry_after_s,
-            model=self.request.model,
-            tool_calls=self.request.tool_calls,
-            tool_seconds=self.request.tool_seconds,
         )
         return [*step, record]
 
+    def _used(self, failure: Failure | None) -> tuple[int, int]:
+        """What the call has cost; nothing when the provider has done no work."""
+        return self._tokens() if failure is None or failure.worked else (0, 0)
+
     def _tokens(self) -> tuple[int, int]:
         """Input and output tokens of the call: the provider's count, else the estimate and what was seen."""
-        if self._dispatched_ns is None:
+        if not self._course.calling:
             return 0, 0
         if self._reply is None or self._reply.usage is None:
             return self.request.input_tokens, self._reply.output_tokens if self._reply else 0
@@ -374,12 +413,6 @@ class RequestLifecycle:
         assert self._patience is not None
         return self._patience
 
-    def _waited_ns(self, now_ns: int) -> int:
-        return (now_ns if self._dispatched_ns is None else self._dispatched_ns) - self.request.arrived_ns
-
-    def _upstream_ns(self, now_ns: int) -> int:
-        return 0 if self._dispatched_ns is None else now_ns - self._dispatched_ns
-
     # ----------------------------------------------------------------- the table
 
     _ENDS_A_CALL: ClassVar[dict[type, Callable[[RequestLifecycle, int, Any], Step]]] = {
@@ -393,6 +426,7 @@ class RequestLifecycle:
             Dispatched: _dispatched,
             Refused: _decided_against,
             Expired: _decided_against,
+            NotRetried: _not_retried,
             ClientLeft: _left_queue,
             Stop: _stopped_waiting,
         },

@@ -158,9 +158,9 @@ class Record(_Message, frozen=True, kw_only=True):
     reason: str
     """Machine-readable; `ok` for answers."""
     waited_ns: int
-    """From arrival to dispatch, or to the end for those never dispatched."""
+    """In the queue, before every call."""
     upstream_ns: int
-    """From dispatch to the end; 0 for those never dispatched."""
+    """In calls to the provider, all of them; 0 for those never dispatched."""
     estimated_input_tokens: int
     estimated_output_tokens: int
     """What the scheduler expected; 0 for those never dispatched."""
@@ -168,8 +168,12 @@ class Record(_Message, frozen=True, kw_only=True):
     """Work units that it reserved; 0 for those never dispatched."""
     input_tokens: int
     output_tokens: int
-    """What was charged in the end."""
+    """What was charged in the end, for all calls together."""
     dispatched: bool
+    upstream_attempts: int
+    """Calls to the provider; more than one when the first failed before anything was passed on."""
+    waiting: bool
+    """It ended in the queue, before its first call or between two."""
     upstream_failed: bool
     """The provider is to blame: for readiness."""
     offered: bool = True
@@ -202,10 +206,27 @@ class Settle(_Message, frozen=True):
     ok: bool
 
 
+class ProviderAccepted(_Message, frozen=True):
+    """The provider began to answer the call."""
+
+
 class ProviderRefused(_Message, frozen=True):
-    """The provider would not take the call: let everybody slow down. (A Settle follows.)"""
+    """The provider would not take the call: let everybody slow down. (A Settle or a Retry follows.)"""
 
     retry_after_ns: int | None
+    by_rate: bool = False
+    """It said 429: its tokens or requests per minute are used up."""
+
+
+class Retry(_Message, frozen=True):
+    """Release the reservation, charging what was used, and let the request wait for another one."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class NotRetried(_Message, frozen=True):
+    """The scheduler would not let it wait again (an event: the answer to Retry). Nothing is held any more."""
 
 
 class Progress(_Message, frozen=True):
@@ -222,5 +243,5 @@ class TimedOut(_Message, frozen=True):
     """The lifecycle's own timer ran out."""
 
 
-Effect: TypeAlias = Settle | ProviderRefused | Progress | Withdraw
+Effect: TypeAlias = Settle | Retry | ProviderAccepted | ProviderRefused | Progress | Withdraw
 """What a lifecycle asks of the admission scheduler; the core carries it out."""

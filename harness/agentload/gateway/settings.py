@@ -5,6 +5,19 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 
+class UpstreamRetries(BaseModel):
+    """When a call that failed is made again, before its client has been sent anything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    budget: float = Field(default=0.1, ge=0, le=1)
+    """Retries per call that is made for the first time, over all requests; 0: never."""
+    burst: float = Field(default=3.0, ge=1)
+    """Retries at once, at most: what the budget saves up while nothing fails."""
+    max_attempts: int = Field(default=2, ge=1)
+    """Calls for one request, at most, the first included."""
+
+
 class GatewaySettings(BaseModel):
     """The `server:` section of the gateway's configuration file; everything has a default."""
 
@@ -29,6 +42,7 @@ class GatewaySettings(BaseModel):
     """Longest request body; longer ones are answered 413 without being read to the end."""
     max_answer_bytes: int = Field(default=32 * 2**20, ge=1)
     """Longest plain answer held in memory (streams are passed through and have no bound)."""
+    upstream_retries: UpstreamRetries = UpstreamRetries()
     drain_s: float = Field(default=10.0, ge=0)
     """After SIGTERM, how long calls in flight may take to finish."""
     readiness_window_s: float = Field(default=10.0, gt=0)

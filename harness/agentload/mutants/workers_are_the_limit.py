@@ -34,5 +34,7 @@ def _unlimited(config: GatewayConfig) -> GatewayConfig:
 
 
 class _Unimpressed(Admission):
-    def provider_refused(self, now_ns: int, request_id: int, retry_after_ns: int | None) -> None:
+    def provider_refused(
+        self, now_ns: int, request_id: int, retry_after_ns: int | None, *, by_rate: bool = True
+    ) -> None:
         """It goes on as before."""

@@ -13,15 +13,15 @@ from typing import ClassVar
 from agentload.scheduler.attempts import AttemptBook
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.congestion import UNLIMITED
 from agentload.scheduler.deadlines import Deadlines
 from agentload.scheduler.diagnosis import Diagnosis
 from agentload.scheduler.dispatcher import Dispatcher
-from agentload.scheduler.door import Door
+from agentload.scheduler.door import Door, Stake
 from agentload.scheduler.estimate import Estimator
 from agentload.scheduler.events import Dispatched, Event, Expired, Refused
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.forecast import Forecast
-from agentload.scheduler.limits import DEFAULT_PAUSE_NS
 from agentload.scheduler.policies import SEAM as POLICIES
 from agentload.scheduler.pool import Reservation
 from agentload.scheduler.reasons import Reason
@@ -175,15 +175,55 @@ class Admission:
         self._book.answered(ticket.request)
         self._counters.completed += 1
 
-    def provider_refused(self, now_ns: int, request_id: int, retry_after_ns: int | None) -> None:
-        """The provider answered 429 or 503 and wants nothing for `retry_after_ns` (None: a second), so
-        nothing is dispatched before then. The call itself has yet to be ended with `complete`."""
+    def provider_accepted(self, request_id: int) -> bool:
+        """The provider began to answer the call; worth telling once per call. Whether that may let others
+        start: fewer calls than there are slots were allowed, and now it is more."""
+        ticket = self._running(request_id)
+        if ticket is None or not self._limits.window.accepted(ticket.started_ns):
+            return False
+        self._advanced_ns = None
+        return True
+
+    def retry(self, now_ns: int, request_id: int, *, input_tokens: int, output_tokens: int) -> bool:
+        """The call failed and could be made again: settle what it cost, release what it held, and let the
+        request wait once more, at the end of its tenant's line, as old as it is. It may start at once.
+
+        False when it must not wait: it is too late for it, there is no place, or nobody may come in any more.
+        It has failed then. Also False for a request that is not running.
+        """
+        self._advanced_ns = None
+        before = self._running(request_id)
+        if before is None:
+            return False
+        request, cls, stake = before.request, before.service_class, before.stake
+        if input_tokens or output_tokens:
+            stake = None
+        else:
+            before.stake = None  # nothing of it was used
+        self._fell_short(now_ns, before, input_tokens, output_tokens)
+        may = not self._draining and self._door.open_again(now_ns, request, cls, before.queued_ns, stake)
+        if may and self._waits_again(now_ns, before, stake):
+            self._counters.retried += 1
+            return True
+        if stake is not None and not may:
+            stake.give_back()
+        self._book.unanswered(request, None)
+        self._counters.failed += 1
+        return False
+
+    def provider_refused(
+        self, now_ns: int, request_id: int, retry_after_ns: int | None, *, by_rate: bool = True
+    ) -> None:
+        """The provider would not take the call. Nothing is dispatched for `retry_after_ns`, and fewer calls
+        at once afterwards; None: it did not say for how long. `by_rate`: it said 429, its tokens or requests
+        per minute are used up. The call itself has yet to be ended with `complete` or `retry`."""
         self._advanced_ns = None
         self._counters.provider_refusals += 1
         ticket = self._running(request_id)
-        pause_ns = DEFAULT_PAUSE_NS if retry_after_ns is None else max(0, retry_after_ns)
-        if self._admits:
-            self._limits.refused(now_ns + pause_ns, 0 if ticket is None else ticket.provider_tokens)
+        if ticket is not None and self._admits:
+            self._limits.refused(
+                now_ns, ticket.started_ns, ticket.provider_tokens, retry_after_ns, by_rate=by_rate
+            )
 
     def come_back_s(self, now_ns: int, request: Request, pause_ns: int | None) -> int:
         """Seconds after which one whose call has failed, and was ended, may come back: a ticket like those of
@@ -258,17 +298,37 @@ class Admission:
             return self._refusals.for_now(now_ns, request, Reason.TOO_MANY_TENANTS, cls)
         ticket = self._ticket(now_ns, request, cls, lane)
         ticket.stake = self._door.enter(now_ns, request) if self._admits else None
-        self._tickets[request.id] = ticket
+        return self._enter(now_ns, ticket)
+
+    def _enter(self, now_ns: int, ticket: Ticket) -> Refused | None:
+        """Into its queue, and out again if it starts at once or may not wait."""
+        self._tickets[ticket.request.id] = ticket
         self._dispatcher.enqueue(ticket)
         self._advanced_ns = None
         # The bounds are those of waiting: ask them only of a request that does not start at once.
         self._advance(now_ns)
         return self._refused_to_wait(now_ns, ticket) if ticket.state is State.WAITING else None
 
-    def _ticket(self, now_ns: int, request: Request, cls: ServiceClass, lane: TenantLane) -> Ticket:
+    def _waits_again(self, now_ns: int, before: Ticket, stake: Stake | None) -> bool:
+        """Once more into the queue, unless it cannot wait for what it needs. `stake`: what it still holds."""
+        request, cls = before.request, before.service_class
+        lane = cls.lane(request.tenant, self._config.tenants.get(request.tenant))
+        if lane is None:
+            if stake is not None:
+                stake.give_back()
+            return False
+        ticket = self._ticket(before.queued_ns, request, cls, lane)
+        ticket.stake = stake if stake is not None or not self._admits else self._door.enter(now_ns, request)
+        if self._enter(now_ns, ticket) is not None:
+            return False
+        if ticket.state is State.WAITING:
+            cls.joined_again(ticket)
+        return True
+
+    def _ticket(self, queued_ns: int, request: Request, cls: ServiceClass, lane: TenantLane) -> Ticket:
         output_tokens = self._estimator.output_tokens(request)
         work = self._meter.work(request, request.input_tokens, output_tokens)
-        return Ticket(request, cls, lane, output_tokens, work, provider_tokens(request), now_ns)
+        return Ticket(request, cls, lane, output_tokens, work, provider_tokens(request), queued_ns)
 
     def _refused_to_wait(self, now_ns: int, ticket: Ticket) -> Refused | None:
         cls, request = ticket.service_class, ticket.request
@@ -328,6 +388,9 @@ class Admission:
             if ready_ns > now_ns:
                 self._provider_ready_ns = ready_ns
                 self._held_since_ns = now_ns if held_since_ns is None else held_since_ns
+                return
+            window = self._limits.window
+            if window.limit != UNLIMITED and window.full():
                 return
             self._start(now_ns, ticket)
             held_since_ns = None
@@ -390,13 +453,17 @@ class Admission:
         del self._tickets[ticket.request.id]
 
     def _end_unanswered(self, now_ns: int, ticket: Ticket, input_tokens: int, output_tokens: int) -> None:
+        """No answer, and no further call."""
+        self._fell_short(now_ns, ticket, input_tokens, output_tokens)
+        self._book.unanswered(ticket.request, None)
+
+    def _fell_short(self, now_ns: int, ticket: Ticket, input_tokens: int, output_tokens: int) -> None:
         """It cost the tokens it used; declared tool work is charged only to calls that were answered."""
         self._note_output(now_ns, ticket, output_tokens)
         self._estimator.lasted(now_ns, ticket.request, now_ns - ticket.started_ns)
         self._end(
             now_ns, ticket, self._meter.tokens(input_tokens + output_tokens), input_tokens, output_tokens
         )
-        self._book.unanswered(ticket.request, None)
 
     def _running(self, request_id: int) -> Ticket | None:
         ticket = self._tickets.get(request_id)

@@ -10,7 +10,7 @@ from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.pool import Pool
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.retry_after import VirtualQueue
-from agentload.scheduler.tenants import TenantLane, Ticket
+from agentload.scheduler.tenants import State, TenantLane, Ticket
 from agentload.scheduler.work import UNIT
 
 _RECENT = 100
@@ -46,6 +46,8 @@ class ServiceClass:
         """Micro-units of the widest job that it may ever have."""
         self.nothing_within = -1
         """The room for which nothing that fits was found, while that holds; -1: look again."""
+        self._again: list[Ticket] = []
+        """Tickets that joined the queue a second time, older than others before them. Some have left it."""
         self.service = ServiceTime()
         self.work = MovingMean(_RECENT)
         """Micro-units of a call, as settled."""
@@ -65,6 +67,20 @@ class ServiceClass:
         self.service.add(now_ns, now_ns - ticket.started_ns)
         self.work.add(work)
         self.tokens.add(ticket.provider_tokens)
+
+    # -- age
+
+    def joined_again(self, ticket: Ticket) -> None:
+        """The ticket, whose first call failed, waits for another one."""
+        self._again = [*(one for one in self._again if one.state is State.WAITING), ticket]
+
+    def oldest_ns(self) -> int | None:
+        """When the oldest of those that wait came; None when nothing waits."""
+        first = next(iter(self.queue.waiting.values()), None)
+        if first is None:
+            return None
+        again = [one.queued_ns for one in self._again if one.state is State.WAITING]
+        return min(first.queued_ns, *again) if again else first.queued_ns
 
     # -- bounds
 

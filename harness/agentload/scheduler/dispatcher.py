@@ -28,7 +28,7 @@ class Dispatcher:
     """Pools, classes and the provider's limits, and the order among them."""
 
     def __init__(self, config: GatewayConfig, policy: type[FairQueue]) -> None:
-        self.limits = ProviderLimits(config.upstream)
+        self.limits = ProviderLimits(config.upstream, sum(pool.slots for pool in config.pools.values()))
         self.pools: list[Pool] = []
         self._order: list[ServiceClass] = []
         self._classes_of: dict[str, list[ServiceClass]] = {}
@@ -171,6 +171,7 @@ class Dispatcher:
         ticket.class_epoch = share.epoch
         share.charge(ticket.work, share.epoch, 0.0)
         self.limits.take(now_ns, ticket.provider_tokens)
+        self.limits.window.in_flight += 1
         ticket.state = State.RUNNING
         ticket.started_ns = now_ns
         if pool.take(share, tenant, ticket.width) >= pool.cap(tenant) and cls.capped:
@@ -190,6 +191,7 @@ class Dispatcher:
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
         tenant = ticket.lane.tenant
         ticket.state = State.GONE
+        self.limits.window.in_flight -= 1
         # Where virtual time stands matters only to a refund of what was charged before a lift.
         now_v = self._class_v() if ticket.class_epoch != share.epoch else 0.0
         share.charge(work - ticket.charged, ticket.class_epoch, now_v)

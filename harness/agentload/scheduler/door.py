@@ -102,6 +102,20 @@ class Door:
             return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
         return None
 
+    def open_again(
+        self, now_ns: int, request: Request, cls: ServiceClass, queued_ns: int, stake: Stake | None
+    ) -> bool:
+        """Whether one that came in then may wait for a second call. `stake`: what it still holds; None where
+        the first call has used it, so that it needs as much again."""
+        spent_ns = now_ns - queued_ns
+        if spent_ns >= cls.max_wait_ns or self._outlasted(now_ns, request, cls, spent_ns):
+            return False
+        if stake is not None:
+            return True
+        limit = self._limits.get(request.tenant) if self._limits else None
+        affords = limit is None or limit.admits(now_ns, provider_tokens(request))
+        return affords and self._room(now_ns, request) is Room.ENOUGH
+
     def enter(self, now_ns: int, request: Request) -> Stake | None:
         """It comes in: take what it needs. None where nothing is counted."""
         limit = self._limits.get(request.tenant) if self._limits else None
@@ -157,9 +171,9 @@ class Door:
             return own_ns if told_ns is None else told_ns
         return max(told_ns, own_ns)
 
-    def _outlasted(self, now_ns: int, request: Request, cls: ServiceClass) -> bool:
-        """Whether the provider's pause lasts longer than the request can wait."""
-        patience_ns = cls.max_wait_ns
+    def _outlasted(self, now_ns: int, request: Request, cls: ServiceClass, spent_ns: int = 0) -> bool:
+        """Whether the provider's pause lasts longer than the request, which has spent so long, can wait."""
+        patience_ns = cls.max_wait_ns - spent_ns
         if request.deadline_ns is not None:
             patience_ns = min(patience_ns, request.deadline_ns - now_ns)
         return self._provider.paused_until_ns - now_ns > patience_ns

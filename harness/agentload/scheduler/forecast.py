@@ -32,7 +32,12 @@ class Forecast:
         if ticket.lane.blocked:
             # A tenant at its cap is served so many at a time, whatever else is free.
             wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.cap(ticket.lane.tenant) * service_ns)
+        wait_ns += self.back_ns(now_ns, cls) - now_ns
         return max(round(wait_ns), self._provider_wait_ns(now_ns, ticket, calls_ahead, part))
+
+    def back_ns(self, now_ns: int, cls: ServiceClass) -> int:
+        """From when the provider takes calls at the usual rate; now, unless it asked for a pause lately."""
+        return max(now_ns, self._limits.back_ns(cls.service.moving.mean or _GUESS_NS))
 
     def interval_ns(self, cls: ServiceClass) -> int:
         """Time between two starts of the class's calls while it has work waiting."""
@@ -51,7 +56,7 @@ class Forecast:
 
     def _provider_wait_ns(self, now_ns: int, ticket: Ticket, calls_ahead: float, part: float) -> int:
         if not self._limits.limited:
-            return max(0, self._limits.paused_until_ns - now_ns)
+            return 0
         cls = ticket.service_class
         calls = calls_ahead / self._provider_part(cls, part)
         tokens = calls * cls.tokens.mean + ticket.provider_tokens

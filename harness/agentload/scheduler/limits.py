@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 
 from agentload.scheduler.config import UpstreamLimits
+from agentload.scheduler.congestion import CongestionWindow
 
 NS = 1_000_000_000
-DEFAULT_PAUSE_NS = NS
-"""How long dispatching stops when the provider refuses without saying for how long."""
 
 
 class Bucket:
@@ -64,12 +63,13 @@ class Bucket:
 
 
 class ProviderLimits:
-    """Tokens and requests per minute, and the pauses that the provider asks for.
+    """Tokens and requests per minute, the calls in flight, and the pauses that the provider asks for.
 
     One set of buckets for all models: models have their own at the provider, so this errs on the safe side.
     """
 
-    def __init__(self, config: UpstreamLimits) -> None:
+    def __init__(self, config: UpstreamLimits, widest: int) -> None:
+        """`widest`: calls that all pools together can have in flight."""
         keep = 1 - config.margin
         tokens, requests = config.tokens_per_minute, config.requests_per_minute
         self.tokens = Bucket(tokens * keep, config.bucket_s) if tokens else None
@@ -78,12 +78,18 @@ class ProviderLimits:
         """Tokens of a full bucket at the provider: it never serves a larger call."""
         self.limited = self.tokens is not None or self.requests is not None
         self.paused_until_ns = 0
+        self.window = CongestionWindow(widest)
 
     def ready_ns(self, tokens: int) -> int:
         """The instant from which a call of that many tokens may go; in the past when it may go at once."""
         by_tokens = self.tokens.ready_ns(tokens) if self.tokens is not None else 0
         by_requests = self.requests.ready_ns(1) if self.requests is not None else 0
         return max(self.paused_until_ns, by_tokens, by_requests)
+
+    def back_ns(self, call_ns: float) -> int:
+        """The instant from which it is as if every call could go at once, as far as pauses and the ramps
+        after them are concerned; in the past when nothing is held up. `call_ns`: how long a call takes."""
+        return self.paused_until_ns + self.window.lag_ns(call_ns)
 
     def take(self, now_ns: int, tokens: int) -> None:
         """One call goes, with all that the provider charges for it when it arrives."""
@@ -102,16 +108,22 @@ class ProviderLimits:
         if self.tokens is not None:
             self.tokens.take(now_ns, tokens)
 
-    def refused(self, until_ns: int, tokens: int) -> None:
-        """The provider refused a call of that many tokens and wants nothing before `until_ns`.
+    def refused(
+        self, now_ns: int, sent_ns: int, tokens: int, retry_after_ns: int | None, *, by_rate: bool
+    ) -> None:
+        """The provider refused a call of that many tokens and wants nothing for `retry_after_ns` (None: it
+        does not say). `by_rate`: because of its tokens or requests per minute (429).
 
-        It had less left than we thought, so what we thought is given up: then there will be enough for this
-        call, and from there on the usual rate. An outage thus ends with a ramp and not with a saved-up burst.
+        Its bucket held less than we thought then, so what we thought is given up: there will be enough for
+        this call, and from there on the usual rate.
         """
+        named = retry_after_ns is not None and retry_after_ns > 0
+        pause_ns = self.window.refused(now_ns, sent_ns, named=named)
+        until_ns = now_ns + (retry_after_ns if named and retry_after_ns else pause_ns)
         self.paused_until_ns = max(self.paused_until_ns, until_ns)
-        if self.tokens is not None:
+        if by_rate and self.tokens is not None:
             self.tokens.hold_back(until_ns, tokens)
-        if self.requests is not None:
+        if by_rate and self.requests is not None:
             self.requests.hold_back(until_ns, 1)
 
     def interval_ns(self, tokens: float) -> float:

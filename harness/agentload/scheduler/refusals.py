@@ -98,10 +98,10 @@ class Refusals:
         interval_ns = self._forecast.lane_interval_ns(cls, lane)
         if lane.promises is None:
             lane.promises = VirtualQueue()
-        return self._advice.place_ns(lane.promises, now_ns, self._limits.paused_until_ns, interval_ns)
+        return self._advice.place_ns(lane.promises, now_ns, self._forecast.back_ns(now_ns, cls), interval_ns)
 
     def _place_in_class(self, free_from_ns: int, now_ns: int, cls: ServiceClass) -> int:
-        free_from_ns = max(free_from_ns, self._limits.paused_until_ns)
+        free_from_ns = max(free_from_ns, self._forecast.back_ns(now_ns, cls))
         return self._advice.place_ns(cls.promises, now_ns, free_from_ns, self._forecast.interval_ns(cls))
 
     def _promise(

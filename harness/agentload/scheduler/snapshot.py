@@ -8,6 +8,7 @@ from heapq import nlargest
 import msgspec
 
 from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.congestion import UNLIMITED
 from agentload.scheduler.dispatcher import Dispatcher
 from agentload.scheduler.limits import ProviderLimits
 from agentload.scheduler.pool import Pool
@@ -32,7 +33,9 @@ class Counters(msgspec.Struct):
     cancelled: int = 0
     evicted: int = 0
     provider_refusals: int = 0
-    """Times the provider said 429 or 503."""
+    """Times the provider would not take a call: 429, 503, 529, or no connection."""
+    retried: int = 0
+    """Times a call that failed went back to its queue. Such a request counts as admitted once."""
     refused_by: dict[Reason, int] = msgspec.field(default_factory=dict[Reason, int])
 
 
@@ -113,6 +116,10 @@ class ProviderSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     requests: float | None
     paused_ns: int
     """How long dispatching is still paused, because the provider asked for it."""
+    in_flight: int
+    """Calls that are being made."""
+    max_in_flight: float | None
+    """Calls that may be made at once, since the provider refused some; None: as many as the pools allow."""
     held_ns: int | None = None
     """For how long the next in line, for whom there is a place, has been waiting for the provider's limits;
     None while nobody is."""
@@ -165,13 +172,12 @@ def take_snapshot(
 
 def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
     queue, share = cls.queue, cls.share
-    oldest = next(iter(queue.waiting.values()), None)
     return ClassSnapshot(
         pool=cls.pool.name,
         waiting=len(queue.waiting),
         waiting_units=queue.work / UNIT,
         waiting_bytes=queue.bytes,
-        oldest_wait_ns=0 if oldest is None else now_ns - oldest.queued_ns,
+        oldest_wait_ns=0 if (oldest_ns := cls.oldest_ns()) is None else now_ns - oldest_ns,
         max_wait_ns=cls.max_wait_ns,
         running=share.slots_used,
         reserved_units=share.units_used / UNIT,
@@ -237,4 +243,6 @@ def _provider(now_ns: int, limits: ProviderLimits, held_since_ns: int | None) ->
         requests=None if limits.requests is None else limits.requests.level(now_ns),
         paused_ns=max(0, limits.paused_until_ns - now_ns),
         held_ns=None if held_since_ns is None else now_ns - held_since_ns,
+        in_flight=limits.window.in_flight,
+        max_in_flight=None if limits.window.limit == UNLIMITED else limits.window.limit,
     )

@@ -162,7 +162,7 @@ class SimulatedGateway:
             case StartUpstream():
                 exchange.connected = True
                 self._note(exchange, "dispatched", "")
-                self._send(self.upstream.call, exchange)
+                self._send(self.upstream.call, exchange, self.timing.upstream_one_way_ns)
             case CancelUpstream():
                 self._disconnect(exchange)
             case Record():
@@ -178,10 +178,12 @@ class SimulatedGateway:
     def _disconnect(self, exchange: Exchange) -> None:
         if exchange.connected:
             exchange.connected = False
-            self._send(self.upstream.leave, exchange)
+            self._send(self.upstream.leave, exchange, self.timing.upstream_one_way_ns)
 
-    def _send(self, callback: Callable[..., None], message: object) -> None:
-        self.kernel.at(self.kernel.now_ns + self.timing.one_way_ns, callback, message)
+    def _send(self, callback: Callable[..., None], message: object, one_way_ns: int | None = None) -> None:
+        """To a client, unless another delay is given."""
+        delay_ns = self.timing.one_way_ns if one_way_ns is None else one_way_ns
+        self.kernel.at(self.kernel.now_ns + delay_ns, callback, message)
 
     def _set_wakeup(self, now_ns: int) -> None:
         """One timer. One that is too early is left alone: a needless Tick does no harm."""

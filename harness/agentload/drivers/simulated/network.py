@@ -17,7 +17,9 @@ class Timing:
     """The numbers. Times in nanoseconds."""
 
     one_way_ns: int = 100_000
-    """From client to gateway, from gateway to provider, and back."""
+    """From client to gateway and back."""
+    upstream_extra_ns: int = 0
+    """From gateway to provider and back it takes so much longer; an odd number leaves hardly any ties."""
     timer_grain_ns: int = 1_000_000
     """Timers of gateway and provider run out this coarsely, rounded up, as uvloop's do; 1 is exact."""
     piece_tokens: int = 128
@@ -29,6 +31,11 @@ class Timing:
     """Between two readings of the gateway's gauges; 0: none."""
     settle_ns: int = NS // 10
     """After the last client is done: what is under way still arrives."""
+
+    @property
+    def upstream_one_way_ns(self) -> int:
+        """From gateway to provider, and back."""
+        return self.one_way_ns + self.upstream_extra_ns
 
     def timer_ns(self, now_ns: int, due_ns: int) -> int:
         """When a timer that is set now for `due_ns` runs out."""

@@ -147,7 +147,9 @@ class SimulatedProvider:
             self._send(exchange, *_plain(exchange.number, call, step))
 
     def _send(self, exchange: Exchange, *events: UpstreamEvent) -> None:
-        self.kernel.at(self.kernel.now_ns + self.timing.one_way_ns, self._answered, (exchange, events))
+        self.kernel.at(
+            self.kernel.now_ns + self.timing.upstream_one_way_ns, self._answered, (exchange, events)
+        )
 
     # ----------------------------------------------------------------- faults
 
