@@ -19,7 +19,7 @@ from agentload.gateway.protocol import (
     UpstreamEnded,
     UpstreamHeaders,
 )
-from agentload.gateway.settings import GatewaySettings
+from agentload.gateway.settings import GatewaySettings, UpstreamRetries
 from agentload.model import NS
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.wall_clock import WallClock
@@ -34,7 +34,8 @@ def gateway(slots: int = 1, max_queue: int = 1, **config: Any) -> GatewayCore:
     classes = {"standard": {"max_queue": max_queue}}
     pools = {"shared": {"slots": slots, "tenant_slots": slots, "classes": classes}}
     document = {"pools": pools, "retry": {"jitter": "none"}, **config}
-    return GatewayCore(GatewayConfig.model_validate(document), GatewaySettings(), Random(1))
+    settings = GatewaySettings(upstream_retries=UpstreamRetries(budget=0))
+    return GatewayCore(GatewayConfig.model_validate(document), settings, Random(1))
 
 
 def arrival(request_id: int, *, stream: bool = False, tenant: str = "t", **headers: str) -> Arrived:
@@ -139,10 +140,12 @@ def test_those_that_the_provider_refused_together_are_told_different_instants(to
         assert status == 503
         assert body["retry"]["attempt"] == 1
         promises.append(int(headers[b"retry-after"]))
-    # 20 slots and a second a call, as long as nothing else is known: one place every 50 ms.
+    # 20 slots and a second a call, as long as nothing else is known: one place every 50 ms. After a pause that
+    # the provider named the calls ramp up from one to twenty, which takes 3.4 s longer than if all went at once.
     first = told_s or 2
     assert promises == sorted(promises)
-    assert {first + 1} <= set(promises) <= {first, first + 1, first + 2}
+    assert first + 1 in promises
+    assert set(promises) <= set(range(first, first + (3 if told_s is None else 6)))
 
 
 def test_a_call_that_failed_counts_as_an_attempt_and_its_promise_holds() -> None:
