@@ -140,8 +140,8 @@ def test_those_that_the_provider_refused_together_are_told_different_instants(to
         assert status == 503
         assert body["retry"]["attempt"] == 1
         promises.append(int(headers[b"retry-after"]))
-    # 20 slots and a second a call, as long as nothing else is known: one place every 50 ms. After a pause that
-    # the provider named the calls ramp up from one to twenty, which takes 3.4 s longer than if all went at once.
+    # 20 slots and a second a call, as long as nothing else is known: one place every 50 ms. After a pause
+    # that the provider named the calls ramp up from 1 to 20: 3.4 s later than if all went at once.
     first = told_s or 2
     assert promises == sorted(promises)
     assert first + 1 in promises
