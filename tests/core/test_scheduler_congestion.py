@@ -14,7 +14,6 @@ from agentload.scheduler.congestion import (
     UNLIMITED,
     CongestionWindow,
 )
-from agentload.scheduler.events import Dispatched
 from scheduler_kit import MS, NS, Scene, gateway
 
 
@@ -213,45 +212,3 @@ def test_a_narrow_window_is_shared_out_by_weight() -> None:
     assert refused > 10
     later = scene.dispatched[100:]
     assert later.count("a") / len(later) == pytest.approx(0.75, abs=0.05)
-
-
-def test_a_refused_call_that_waits_again_is_not_counted_twice() -> None:
-    scene = Scene(gateway(slots=1))
-    first, second = scene.submit("a"), scene.submit("b")
-    scene.admission.provider_refused(scene.now_ns, first.id, NS)
-    del scene.running[first.id]
-    assert scene.admission.retry(scene.now_ns, first.id, input_tokens=0, output_tokens=0)
-    scene.poll()
-    scene.pass_time(NS)
-    assert scene.fate(second) == "dispatched", "it does not jump the queue"
-    scene.end(second)
-    scene.pass_time(NS)
-    assert [event.request.id for event in scene.of(Dispatched)] == [first.id, second.id, first.id]
-    count = scene.snapshot.counters
-    assert (count.offered, count.admitted, count.dispatched, count.retried) == (2, 2, 3, 1)
-
-
-def test_one_that_cannot_wait_so_long_has_failed() -> None:
-    scene = Scene(gateway(slots=1, max_wait_s=5))
-    first = scene.submit("a")
-    scene.admission.provider_refused(scene.now_ns, first.id, 9 * NS)
-    assert not scene.admission.retry(scene.now_ns, first.id, input_tokens=0, output_tokens=0)
-    assert scene.snapshot.counters.failed == 1
-    assert scene.snapshot.running == scene.snapshot.waiting == 0
-    assert scene.refusals == []
-
-
-def test_a_retry_is_as_old_as_its_request() -> None:
-    scene = Scene(gateway(slots=1, max_wait_s=10))
-    first = scene.submit("a")
-    scene.pass_time(4 * NS)
-    scene.submit("b")
-    scene.submit("c")
-    del scene.running[first.id]
-    assert scene.admission.retry(scene.now_ns, first.id, input_tokens=0, output_tokens=0)
-    scene.poll()
-    assert scene.snapshot.waiting == 2
-    assert scene.snapshot.oldest_wait_ns == 4 * NS
-    scene.pass_time(6 * NS)
-    assert scene.fate(first) == "max_wait"
-    assert scene.snapshot.oldest_wait_ns == 6 * NS

@@ -110,6 +110,8 @@ class Door:
         spent_ns = now_ns - queued_ns
         if spent_ns >= cls.max_wait_ns or self._outlasted(now_ns, request, cls, spent_ns):
             return False
+        if self._deadlines.too_late(now_ns, request, cls) is not None:
+            return False
         if stake is not None:
             return True
         limit = self._limits.get(request.tenant) if self._limits else None
