@@ -7,6 +7,7 @@ from typing import Any
 
 from agentload.scheduler.admission import Admission
 from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.deadlines import Deadlines
 from agentload.scheduler.dispatcher import Dispatcher
 from agentload.scheduler.estimate import Estimator
 from agentload.scheduler.policies.sfq import StartTimeFairQueue
@@ -98,6 +99,9 @@ class Whim(StartTimeFairQueue):
         lanes = [lane for lane in self.lanes.values() if lane.waiting and not lane.blocked]
         return next(iter(SystemRandom().choice(lanes).waiting.values())) if lanes else None
 
+    def head_within(self, room: int) -> Ticket | None:
+        return None
+
 
 class PicksFromASet(StartTimeFairQueue):
     """Picks whichever name a set happens to yield first: another one in every process."""
@@ -105,6 +109,9 @@ class PicksFromASet(StartTimeFairQueue):
     def head(self) -> Ticket | None:
         names = {lane.tenant for lane in self.lanes.values() if lane.waiting and not lane.blocked}
         return next(iter(self.lanes[next(iter(names))].waiting.values())) if names else None
+
+    def head_within(self, room: int) -> Ticket | None:
+        return None
 
 
 # ---------------------------------------------------------------- bounds and caps
@@ -136,11 +143,17 @@ class UnboundedClass(ServiceClass):
         return None
 
 
+class NeverLooksAgain(Deadlines):
+    """What waits is never looked at again."""
+
+    def leave_ns(self, now_ns: int, ticket: Ticket) -> int:
+        return now_ns + 10**18
+
+
 class WaitsForEver(Admission):
     """Nothing that waits is ever too old."""
 
-    def _leave_ns(self, now_ns: int, ticket: Ticket) -> int:
-        return now_ns + 10**18
+    deadlines = NeverLooksAgain
 
 
 # ---------------------------------------------------------------- capacity
@@ -210,12 +223,17 @@ class PassingLane(Admission):
     dispatcher = NeverGathers
 
 
-class DropsOnlyTheExpired(Admission):
+class AsIfServiceTookNoTime(Deadlines):
     """A deadline counts when it has passed, and not when it will have."""
 
-    def _too_late(self, now_ns: int, request: Request, cls: ServiceClass, wait_ns: int = 0) -> Reason | None:
-        passed = request.deadline_ns is not None and request.deadline_ns <= now_ns
-        return Reason.EXPIRED if passed else None
+    def service_ns(self, now_ns: int, request: Request, cls: ServiceClass) -> int:
+        return 0
+
+
+class DropsOnlyTheExpired(Admission):
+    """Starts whatever has not expired yet."""
+
+    deadlines = AsIfServiceTookNoTime
 
 
 class LearnsNothing(Estimator):

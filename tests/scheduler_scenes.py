@@ -8,8 +8,9 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
+from agentload.scheduler.admission import Admission, Request
 from agentload.scheduler.fair_queue import FairQueue
-from scheduler_kit import MS, Scene, gateway, serve_backlogged
+from scheduler_kit import MS, NS, Scene, gateway, serve_backlogged
 
 WEIGHTS = {"a": 5.0, "b": 3.0, "c": 2.0}
 
@@ -259,3 +260,91 @@ def quiet_tenants_wait(policy: type[FairQueue]) -> float:
             picks += 1
         waits.append(picks)
     return sum(waits) / len(waits)
+
+
+TOKENS_PER_S = 50
+REPORT_EVERY = 128
+"""Tokens between two progress reports of a streamed call."""
+
+
+class UnknownCosts:
+    """Three tenants of weights 5, 3 and 2 that always have work waiting, whose answers nobody can foresee.
+
+    32 calls at once, 50 tokens a second each; outputs lognormal (median 245, mean 400) cut at 4,096 tokens,
+    the second tenant's three times as long; half of the requests declare 4,096 tokens, the others nothing.
+    """
+
+    def __init__(
+        self,
+        policy: type[FairQueue] | None = None,
+        admission: type[Admission] = Admission,
+        *,
+        streamed: bool = True,
+        seed: int = 1,
+    ) -> None:
+        self.scene = Scene(
+            gateway(slots=32, tenant_slots=32, weights=WEIGHTS), policy=policy, admission=admission
+        )
+        self.streamed = streamed
+        self._random = Random(seed)
+        self._due: list[tuple[int, int, int]] = []
+        """(when, request id, tokens by then)."""
+        self._known: set[int] = set()
+        for _ in range(40):
+            for tenant in WEIGHTS:
+                self._send(tenant)
+        self._note_starts()
+        self._before = self._produced()
+
+    def play(self, seconds: float) -> None:
+        """So much virtual time."""
+        until_ns = round(seconds * NS)
+        while self._due[0][0] <= until_ns:
+            at_ns, id_, tokens = heappop(self._due)
+            self.scene.now_ns = max(self.scene.now_ns, at_ns)
+            request = self.scene.running[id_]
+            if tokens < self.scene.real_tokens(request):
+                self.scene.admission.progress(self.scene.now_ns, id_, tokens)
+                self._next_report(request, tokens)
+            else:
+                self.scene.end(request)
+                self._send(request.tenant)
+                self._note_starts()
+        self.scene.now_ns = until_ns
+
+    def count_from_here(self) -> None:
+        """What has been produced so far is not to count."""
+        self._before = self._produced()
+
+    def share_error(self) -> float:
+        """The largest deviation of a share of the tokens since then, as a part of its entitlement."""
+        produced = {tenant: tokens - self._before[tenant] for tenant, tokens in self._produced().items()}
+        total, weight = sum(produced.values()), sum(WEIGHTS.values())
+        return max(abs(produced[t] / total / (WEIGHTS[t] / weight) - 1) for t in WEIGHTS)
+
+    def _produced(self) -> dict[str, float]:
+        """Tokens so far, those of unfinished calls included."""
+        tokens = {tenant: float(self.scene.work[tenant]) for tenant in WEIGHTS}
+        for request in self.scene.running.values():
+            since_ns = self.scene.reservations[request.id].reservation.granted_ns
+            tokens[request.tenant] += (self.scene.now_ns - since_ns) / NS * TOKENS_PER_S
+        return tokens
+
+    def _send(self, tenant: str) -> None:
+        tokens = 1 + int(self._random.lognormvariate(5.5, 1.0) * (3 if tenant == "b" else 1))
+        declared = 4_096 if self._random.random() < 0.5 else None
+        self.scene.submit(
+            tenant, real_tokens=min(tokens, 4_096), max_output_tokens=declared, workflow="agent"
+        )
+
+    def _note_starts(self) -> None:
+        for request in self.scene.running.values():
+            if request.id not in self._known:
+                self._known.add(request.id)
+                self._next_report(request, 0)
+
+    def _next_report(self, request: Request, tokens: int) -> None:
+        real = self.scene.real_tokens(request)
+        then = min(real, tokens + REPORT_EVERY) if self.streamed else real
+        started_ns = self.scene.reservations[request.id].reservation.granted_ns
+        heappush(self._due, (started_ns + then * NS // TOKENS_PER_S, request.id, then))

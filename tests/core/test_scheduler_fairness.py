@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,9 +25,11 @@ from scheduler_broken import (
     JoinsAtVirtualTime,
     NeverSettles,
     RefundsForgivenCharges,
+    Unlearning,
 )
 from scheduler_kit import Scene, gateway, serve_backlogged
 from scheduler_scenes import (
+    UnknownCosts,
     broken_bounds,
     constant,
     liars_share,
@@ -162,6 +165,24 @@ def test_a_flood_of_new_tenants_does_not_bury_an_old_one() -> None:
 @pytest.mark.parametrize("reported", [False, True])
 def test_whoever_declares_too_little_gets_its_share_of_what_it_really_uses(reported: bool) -> None:
     assert liars_share(StartTimeFairQueue, reported=reported) == pytest.approx(0.5, abs=0.02)
+
+
+def share_error_over_an_hour(policy: type[FairQueue], **core: Any) -> float:
+    """Of unknown costs: an hour of virtual time, after five minutes in which the estimates form."""
+    load = UnknownCosts(policy, **core)
+    load.play(300)
+    load.count_from_here()
+    load.play(3_900)
+    return load.share_error()
+
+
+@pytest.mark.parametrize("policy", [StartTimeFairQueue, DeficitRoundRobin])
+def test_shares_of_unknown_costs_are_right_to_half_a_per_cent_over_an_hour(policy: type[FairQueue]) -> None:
+    assert share_error_over_an_hour(policy) <= 0.005
+
+
+def test_shares_of_unknown_costs_that_are_never_corrected_are_off_by_a_quarter_and_more() -> None:
+    assert share_error_over_an_hour(NeverSettles, admission=Unlearning) > 0.25
 
 
 def test_an_overrun_is_charged_while_it_is_produced() -> None:

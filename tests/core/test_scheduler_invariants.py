@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from agentload.scheduler.admission import Dispatched, Expired, Refused
 from agentload.scheduler.config import UpstreamLimits
+from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.policies import SEAM
 from agentload.scheduler.policies.fifo import Fifo
 from scheduler_books import (
@@ -159,9 +160,9 @@ def test_a_holder_that_falls_silent_loses_its_reservation_and_one_that_reports_k
 # ---------------------------------------------------------------- the same again
 
 
-def event_log(seed: int) -> str:
+def event_log(seed: int, policy: type[FairQueue] | None = None) -> str:
     """A digest of everything that a random run decided."""
-    books = Books(busy_gateway(upstream=LIMITS), seed=seed)
+    books = Books(busy_gateway(upstream=LIMITS), seed=seed, policy=policy)
     for op in random_ops(seed, 600):
         books.apply(op)
     assert len(books.scene.events) > 100
@@ -170,13 +171,15 @@ def event_log(seed: int) -> str:
     return hashlib.sha256(repr(books.scene.events).encode()).hexdigest()
 
 
-def test_the_same_inputs_lead_to_the_same_decisions_under_any_hash_seed() -> None:
+def logs_of_two_processes(policy: str) -> list[str]:
+    """The log of seed 5 under two hash seeds; `policy` is an expression."""
     here = Path(__file__).resolve()
     code = (
         f"import sys; sys.path[:0] = [{str(here.parent.parent)!r}, {str(here.parent)!r}]\n"
-        "import test_scheduler_invariants as t; print(t.event_log(5))"
+        "import scheduler_broken, test_scheduler_invariants as t\n"
+        f"print(t.event_log(5, {policy}))"
     )
-    logs = [
+    return [
         subprocess.run(
             [sys.executable, "-c", code],
             env=os.environ | {"PYTHONHASHSEED": seed},
@@ -186,8 +189,16 @@ def test_the_same_inputs_lead_to_the_same_decisions_under_any_hash_seed() -> Non
         ).stdout.strip()
         for seed in ("1", "2")
     ]
-    assert logs == [event_log(5)] * 2
+
+
+def test_the_same_inputs_lead_to_the_same_decisions_under_any_hash_seed() -> None:
+    assert logs_of_two_processes("None") == [event_log(5)] * 2
     assert event_log(6) != event_log(5)
+
+
+def test_a_policy_that_iterates_over_a_set_would_be_found_out() -> None:
+    one, other = logs_of_two_processes("scheduler_broken.PicksFromASet")
+    assert one != other
 
 
 # ---------------------------------------------------------------- memory
