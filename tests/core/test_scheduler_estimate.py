@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentload.scheduler.admission import Dispatched, Expired
 from agentload.scheduler.config import ClassConfig, EstimationConfig, UpstreamLimits
-from agentload.scheduler.estimate import STALE_NS, Estimator, MovingMean
+from agentload.scheduler.estimate import NEWCOMERS, STALE_NS, Estimator, MovingMean
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.work import Request, WorkEstimate
 from scheduler_kit import MS, NS, Scene, gateway
@@ -319,3 +319,14 @@ def test_dropping_only_the_expired_would_start_what_cannot_end(monkeypatch: pyte
     monkeypatch.setattr(careless.admission._deadlines, "service_ns", lambda *_: 0)
     monkeypatch.setattr(careless.admission._forecast, "wait_ns", lambda *_: 0)
     assert starts_too_late(careless) > 10
+
+
+def test_visitors_that_never_come_back_take_the_place_of_nobody_and_no_memory() -> None:
+    estimator = Estimator(EstimationConfig(), 100_000)
+    for _ in range(2):
+        estimator.served(0, request(None, tenant="regular"), 4_000, NS)
+    for number in range(5_000):
+        estimator.served(0, request(None, tenant=f"once-{number}"), 10, NS)
+    assert len(estimator) == NEWCOMERS + 1
+    assert estimator.output_tokens(request(None, tenant="regular")) == 5_000
+    assert estimator.output_tokens(request(None, tenant="once-4999")) == 13

@@ -67,6 +67,13 @@ def test_the_books_notice_capacity_that_was_never_taken(monkeypatch: pytest.Monk
 # ---------------------------------------------------------------- work conservation
 
 
+def forget(books: Books) -> None:
+    """Whatever was learnt: what a job is expected to take is what it declares."""
+    estimator = books.scene.admission._estimator
+    estimator._kinds.clear()
+    estimator._newcomers.clear()
+
+
 @settings(max_examples=80, deadline=None)
 @given(ops=OPS)
 def test_nothing_waits_that_every_constraint_would_let_start(ops: list[Op]) -> None:
@@ -77,7 +84,7 @@ def test_nothing_waits_that_every_constraint_would_let_start(ops: list[Op]) -> N
             # Kinds of their own, without deadlines: what a job is expected to take is what it declares.
             books.apply((kind, which, size, 0) if kind != "submit" else ("submit", which, size, 0))
             if kind == "submit":
-                books.scene.admission._estimator._kinds.clear()
+                forget(books)
             assert startable(books) == []
 
 
@@ -89,7 +96,7 @@ def test_nothing_waits_in_vain_over_a_long_time(seed: int) -> None:
         tokens = size if size > 3_000 else 1 + size // 4
         if kind != "refused":
             books.apply((kind, which, tokens, 0))
-            books.scene.admission._estimator._kinds.clear()
+            forget(books)
             assert startable(books) == []
 
 

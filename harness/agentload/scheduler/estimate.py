@@ -93,16 +93,25 @@ class Experience:
         self.service = ServiceTime()
 
 
+NEWCOMERS = 1_000
+"""Kinds that came once and are waited for to come again, at most."""
+
+
 class Estimator:
-    """Experience by tenant, workflow and model; the least recently used kinds are forgotten."""
+    """Experience by tenant, workflow and model; the least recently used kinds are forgotten.
+
+    A kind that came once teaches nothing until it comes again, and most visitors never do: they are kept
+    apart, few of them, so that memory does not grow by a kind with each.
+    """
 
     def __init__(self, config: EstimationConfig, max_keys: int) -> None:
         self._config = config
         self._max_keys = max_keys
         self._kinds: OrderedDict[Hashable, Experience] = OrderedDict()
+        self._newcomers: OrderedDict[Hashable, Experience] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._kinds) + len(self._newcomers)
 
     def output_tokens(self, request: Request) -> int:
         """Expected output: what was declared, corrected by what this kind of request really produced.
@@ -111,7 +120,7 @@ class Estimator:
         less than it produces is charged what it produces. Never less than was learnt.
         """
         declared = request.max_output_tokens
-        experience = self._kinds.get(_kind(request))
+        experience = self._known(_kind(request))
         if experience is None or not experience.output_tokens.count:
             return self._config.default_output_tokens if declared is None else declared
         learnt = experience.output_tokens.mean
@@ -120,7 +129,7 @@ class Estimator:
 
     def service_ns(self, now_ns: int, request: Request) -> int | None:
         """Time that is enough for this kind of request, or None when there is nothing recent to go by."""
-        experience = self._kinds.get(_kind(request))
+        experience = self._known(_kind(request))
         return None if experience is None else experience.service.enough_ns(now_ns)
 
     def served(self, now_ns: int, request: Request, output_tokens: int, service_ns: int) -> None:
@@ -137,11 +146,23 @@ class Estimator:
         kind = _kind(request)
         experience = self._kinds.get(kind)
         if experience is None:
-            if len(self._kinds) >= self._max_keys:
-                self._kinds.popitem(last=False)
-            experience = self._kinds[kind] = Experience(self._config.update_window)
+            experience = self._newcomers.pop(kind, None)
+            if experience is None:
+                return self._first_seen(kind)
+            self._kinds[kind] = experience
         self._kinds.move_to_end(kind)
         return experience
+
+    def _first_seen(self, kind: Hashable) -> Experience:
+        if self._newcomers and len(self._newcomers) >= min(NEWCOMERS, self._max_keys - len(self._kinds)):
+            self._newcomers.popitem(last=False)
+        elif len(self) >= self._max_keys:
+            self._kinds.popitem(last=False)
+        experience = self._newcomers[kind] = Experience(self._config.update_window)
+        return experience
+
+    def _known(self, kind: Hashable) -> Experience | None:
+        return self._kinds.get(kind) or self._newcomers.get(kind)
 
 
 def _kind(request: Request) -> Hashable:
