@@ -22,11 +22,16 @@ class Boundary(NamedTuple):
     depth: int
     age_ns: int
     """Of the oldest that waits; 0 when nothing does."""
+    max_wait_ns: int | None = None
+    """The age at which one is given up; None where nothing is."""
 
 
 def boundaries(seen: Snapshot, jobs: JobFigures | None = None) -> list[Boundary]:
     """All of them, empty ones included."""
-    found = [Boundary("class", name, one.waiting, one.oldest_wait_ns) for name, one in seen.classes.items()]
+    found = [
+        Boundary("class", name, one.waiting, one.oldest_wait_ns, one.max_wait_ns)
+        for name, one in seen.classes.items()
+    ]
     held = seen.provider.held_ns is not None
     found.append(Boundary("provider", "bucket", seen.waiting if held else 0, seen.provider.held_ns or 0))
     if jobs is not None:

@@ -236,6 +236,12 @@ def _boundaries(found: list[Boundary]) -> Iterator[Metric]:
         "boundary queue",
         {key: one.age_ns / 1e9 for key, one in rows.items()},
     )
+    yield _gauge(
+        "queue_max_wait_seconds",
+        "The age at which one is given up",
+        "boundary queue",
+        {key: one.max_wait_ns / 1e9 for key, one in rows.items() if one.max_wait_ns is not None},
+    )
 
 
 def _jobs(jobs: JobFigures) -> Iterator[Metric]:
