@@ -29,7 +29,7 @@ PURE_MODULES = (
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
     "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
     "gateway/books", "gateway/boundaries", "gateway/histogram", "gateway/job_figures",
-    "gateway/tenant_labels",
+    "gateway/tenant_labels", "gateway/prices", "gateway/log_lines",
     "gateway/jobs/stores/memory", "gateway/jobs/lifecycle", "gateway/jobs/core",
     "gateway/jobs/front", "gateway/jobs/desk", "gateway/jobs/lanes", "gateway/jobs/gate", "gateway/jobs/eta",
     "gateway/jobs/ends", "gateway/jobs/reader", "gateway/jobs/registry", "gateway/jobs/views",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -407,6 +408,12 @@ def decode(
         typer.echo(line)
 
 
+def _print_alerts(value: bool) -> None:
+    if value:
+        typer.echo((files("agentload.gateway") / "alerts.yaml").read_text(encoding="utf-8"), nl=False)
+        raise typer.Exit
+
+
 @app.command()
 def serve(
     upstream: Annotated[str, typer.Option(help="Base URL of the provider, e.g. http://127.0.0.1:9000.")],
@@ -422,6 +429,16 @@ def serve(
     jobs_db: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Keep durable jobs in this SQLite file.")
     ] = None,
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="info: a line for each refused, failed or slow request.")
+    ] = "warning",
+    log_format: Annotated[str, typer.Option(metavar="text|json", help="How a line is written.")] = "text",
+    print_alerts: Annotated[  # noqa: ARG001 - the callback has done it
+        bool,
+        typer.Option(
+            "--print-alerts", is_eager=True, callback=_print_alerts, help="Print Prometheus alert rules."
+        ),
+    ] = False,
 ) -> None:
     """Run the reference gateway by itself."""
     _exec(
@@ -434,6 +451,8 @@ def serve(
             "--policy": policy,
             "--upstream-key-env": upstream_key_env,
             "--jobs-db": jobs_db,
+            "--log-level": log_level,
+            "--log-format": log_format,
         },
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentload.errors import AgentloadError
+from agentload.gateway.log_lines import FORMATS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             jobs_db=options.jobs_db,
             parent_pipe=options.parent_pipe,
             log_level=options.log_level,
+            log_format=options.log_format,
         )
     except AgentloadError as error:
         print("\n".join(error.lines), file=sys.stderr)
@@ -49,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs-db", type=Path, metavar="PATH", help="keep durable jobs in this SQLite file")
     parser.add_argument("--parent-pipe", action="store_true", help="end when standard input ends")
+    parser.add_argument("--log-format", default="text", choices=FORMATS, help="how a line is written")
     parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
     return parser
 

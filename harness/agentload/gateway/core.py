@@ -19,6 +19,7 @@ from agentload.gateway.comeback import Comeback
 from agentload.gateway.envelope import Envelope, EnvelopeReader, Rejected
 from agentload.gateway.failures import Failure
 from agentload.gateway.lifecycle import RequestLifecycle
+from agentload.gateway.prices import price_of
 from agentload.gateway.protocol import (
     Action,
     Arrived,
@@ -84,6 +85,7 @@ class GatewayCore:
         self.books = Books(
             TenantLabels(config.tenants, settings.tenant_labels),
             [name for pool in config.pools.values() for name in pool.classes],
+            price_of(config),
         )
         """What has become of all requests, in numbers."""
         self._slow_ns = round(settings.slow_wait_s * NS)

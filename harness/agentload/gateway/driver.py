@@ -12,13 +12,12 @@ from typing import Any, Protocol
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.jobs.front import FrontAction, FrontEvent
 from agentload.gateway.jobs.shell import JobsShell
+from agentload.gateway.log_lines import FIELDS, request_fields, worth_a_line
 from agentload.gateway.protocol import Action, Record, Tick
 from agentload.gateway.upstream import Upstream
 from agentload.scheduler.snapshot import Snapshot
 
 LOG = logging.getLogger("agentload.gateway")
-SLOW_WAIT_NS = 1_000_000_000
-"""Requests that waited longer leave a line in the log, as refused ones do."""
 
 
 class Front(Protocol):
@@ -48,6 +47,7 @@ class Driver:
         self._front: Front = core if jobs is None else jobs.front
         self._exchanges: dict[int, Listener] = {}
         self._ids = itertools.count(1)
+        self._slow_wait_ns = round(core.settings.slow_wait_s * 1e9)
         self._wakeup: asyncio.TimerHandle | None = None
         self._wakeup_ns: int | None = None
 
@@ -86,7 +86,7 @@ class Driver:
 
     def _hand_out(self, action: FrontAction) -> None:
         if isinstance(action, Record):
-            log(action)
+            log(action, self._slow_wait_ns)
         if self.jobs is not None and self.jobs.takes(action):
             self.jobs.carry_out(action)
         elif (exchange := self._exchanges.get(action.request_id)) is not None:  # type: ignore[union-attr]
@@ -109,18 +109,7 @@ class Driver:
         self.feed(Tick())
 
 
-def log(record: Record) -> None:
-    """Why did it wait, why was it refused: one line for each request that was refused, failed, or slow."""
-    if record.reason == "ok" and record.waited_ns < SLOW_WAIT_NS:
-        return
-    LOG.info(
-        "request=%d tenant=%s class=%s attempt=%d status=%d reason=%s waited_ms=%.1f upstream_ms=%.1f",
-        record.request_id,
-        record.tenant,
-        record.service_class,
-        record.attempt,
-        record.status,
-        record.reason,
-        record.waited_ns / 1e6,
-        record.upstream_ns / 1e6,
-    )
+def log(record: Record, slow_wait_ns: int) -> None:
+    """One line for each request that was refused, failed, or slow."""
+    if LOG.isEnabledFor(logging.INFO) and worth_a_line(record, slow_wait_ns):
+        LOG.info("request", extra={FIELDS: request_fields(record)})

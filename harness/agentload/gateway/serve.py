@@ -22,7 +22,7 @@ import uvicorn
 from prometheus_client import disable_created_metrics
 
 from agentload.errors import UsageError
-from agentload.gateway import config_file
+from agentload.gateway import config_file, log_lines
 from agentload.gateway.app import build_app
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
@@ -54,20 +54,20 @@ def serve(
     jobs_db: Path | None = None,
     parent_pipe: bool = False,
     log_level: str = "warning",
+    log_format: str = "text",
 ) -> None:
     """Serve until told to stop. Raises UsageError for a wrong configuration, and for an address in use.
 
     `upstream`: base URL of the provider; its key is read from the environment variable `upstream_key_env`.
     `jobs_db`: keep durable jobs in this file (`jobs:` of the configuration says the rest).
     `mutant`: the safeguard that is switched off (see `agentload.mutants`), to see what it is worth.
+    `log_format`: text or json, one line for each event (see `log_lines`).
     `parent_pipe`: end when standard input reaches its end, so that no gateway outlives what started it.
     """
     _check_upstream(upstream)
     disable_created_metrics()  # type: ignore[no-untyped-call]  # one gauge less for each counter
     _raise_file_limit()
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_lines.configure(log_format, log_level, sys.stderr)
     config, settings = config_file.load(config_path)
     if policy is not None:
         config = config.model_copy(update={"policy": policy})

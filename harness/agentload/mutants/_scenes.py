@@ -268,3 +268,35 @@ checks:
   - bounded-queue
   - status-codes
 """
+
+STUCK = f"""\
+# A burst that makes the queue deep and is gone at once; then the provider all but stands still.
+name: stuck
+about: A deep queue that moves, and a shallow one that does not.
+phases:
+  - {{name: warm-up, seconds: 1, record: false}}
+  - {{name: calm, seconds: 4}}
+  - {{name: burst, seconds: 1}}
+  - {{name: between, seconds: 4}}
+  - {{name: stuck, seconds: 7}}
+  - {{name: after, seconds: 5}}
+provider: {{slots: 32, overflow: queue, {_LATENCY}}}     # 32 ÷ 0.25 s = 128 calls/s
+faults:
+  - {{kind: slots-cut, phase: stuck, to: 1}}             # 4 calls/s
+gateway:
+  pools:
+    shared:
+      slots: 32
+      tenant_slots: 32                                   # the burst is to be gone in a second
+      classes:
+        standard: {{max_queue: 512}}
+tenants:
+  - name: steady
+    count: 2
+    arrivals: {{kind: poisson, rate: 8}}
+    workload: &small {{kind: chat, input_tokens: 24, max_tokens: 48, output_tokens: {{min: 8, max: 24}}}}
+  - {{name: burst, during: [burst], arrivals: {{kind: poisson, rate: 280}}, workload: *small}}
+checks:
+  - queue-age-alert
+  - status-codes
+"""
