@@ -278,7 +278,7 @@ phases:
   - {{name: calm, seconds: 4}}
   - {{name: burst, seconds: 1}}
   - {{name: between, seconds: 4}}
-  - {{name: stuck, seconds: 7}}
+  - {{name: stuck, seconds: 10}}
   - {{name: after, seconds: 5}}
 provider: {{slots: 32, overflow: queue, {_LATENCY}}}     # 32 ÷ 0.25 s = 128 calls/s
 faults:
