@@ -139,6 +139,7 @@ def _conservation(seen: Snapshot, books: Books) -> Iterator[Metric]:
         ("evicted",): float(c.evicted),
     }
     yield _counter("ended", "Admitted requests that have ended, by state", "state", ended)
+    yield _counter("call_retries", "Calls that failed and went back to their queue", "", _one(c.retried))
     yield _gauge("waiting", "Requests in a queue", "", _one(seen.waiting))
     yield _gauge("running", "Requests dispatched and not ended", "", _one(seen.running))
     yield _gauge(
