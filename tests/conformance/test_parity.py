@@ -154,3 +154,53 @@ def test_pieces_of_streams_change_nothing_but_the_number_of_events() -> None:
     fine, coarse = Recording(chosen, drawn, timing=TIMING), Recording(chosen, drawn, timing=COARSE)
     assert fine.record().records == coarse.record().records
     assert coarse.world.kernel.events < fine.world.kernel.events / 2
+
+
+AT_THE_DOOR = """\
+name: at-the-door
+about: Budgets, limits of tenants, and retries that are not what they say; live and simulated alike.
+phases:
+  - {name: load, seconds: 8}
+provider:
+  slots: 6
+  latency: {first_token_ms: 100, first_token_cv: 0.4, inter_token_ms: 10}
+gateway:
+  budgets: {run: {tokens: 600}}
+  tenants:
+    limited: {requests_per_minute: 240, tokens_per_minute: 12000, burst_s: 2}
+  pools:
+    shared:
+      slots: 6
+      classes:
+        standard: {max_queue: 6, response_when_full: defer}
+tenants:
+  - name: limited
+    arrivals: {kind: bursts, size: 12, every_s: 2, spread_s: 0.3}
+    workload: {kind: chat, input_tokens: 24, max_tokens: 48, output_tokens: {min: 8, max: 24}, stream: 0.5}
+    client: {kind: obeys, sends_key: true}
+  - name: early
+    arrivals: {kind: poisson, rate: 20}
+    workload: {kind: chat, input_tokens: 24, max_tokens: 48, output_tokens: {min: 8, max: 24}}
+    client: {kind: forgetful, gap_s: 0.2, max_attempts: 9}
+  - name: runaway
+    users: 3
+    workload: {kind: chat, input_tokens: 24, max_tokens: 48, output_tokens: {min: 8, max: 24}}
+    client: {kind: hammer, max_attempts: 2, sends_key: true}
+drain_s: 3
+checks: [status-codes]
+"""
+
+
+def test_what_is_asked_at_the_door_is_answered_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = profile.parse(AT_THE_DOOR, "at-the-door.yaml")
+    drawn = plan.draw(chosen, 1)
+    run = Recording(chosen, drawn, timing=TIMING).record()
+    assert_equal(run, in_memory(monkeypatch, chosen, drawn))
+    reasons = Counter(record.reason for record in run.records)
+    assert set(reasons) >= {
+        "admitted",
+        "tenant_over_limit",
+        "too_early",
+        "budget_spent",
+        "deferred_class_full",
+    }

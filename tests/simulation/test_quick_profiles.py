@@ -12,9 +12,11 @@ NAMES = (
     "deadlines",
     "disconnects",
     "herd",
+    "limit-edges",
     "long-jobs",
     "overload",
     "retry-storm",
+    "runaway-agent",
     "tenant-churn",
     "worker-sweep",
 )
