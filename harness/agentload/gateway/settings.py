@@ -21,7 +21,7 @@ class UpstreamRetries(BaseModel):
 class GatewaySettings(BaseModel):
     """The `server:` section of the gateway's configuration file; everything has a default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     connect_s: float = Field(default=5.0, gt=0)
     """Longest wait for a connection to the provider."""

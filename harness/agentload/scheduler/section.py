@@ -8,4 +8,4 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """A frozen piece of a configuration."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
