@@ -199,8 +199,11 @@ def test_what_can_never_be_served_is_a_4xx_and_no_429(
 
 
 def test_a_method_or_path_that_is_not_there_is_no_500(wide: Gateway) -> None:
-    assert wide.http.get(CHAT).status_code == 405
-    assert wide.http.get("/v1/nothing").status_code == 404
+    wrong_method, nowhere = wide.http.get(CHAT), wide.http.get("/v1/nothing")
+    assert (wrong_method.status_code, wrong_method.headers["allow"]) == (405, "POST")
+    assert nowhere.status_code == 404
+    for answer, reason in ((wrong_method, "method_not_allowed"), (nowhere, "not_found")):
+        assert answer.json()["error"]["code"] == answer.headers["x-admission-reason"] == reason
 
 
 # --------------------------------------------------------------------------- the provider fails

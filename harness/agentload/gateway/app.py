@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,6 +26,7 @@ from agentload.gateway.boundaries import boundaries
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.driver import Driver
 from agentload.gateway.exchange import Exchange
+from agentload.gateway.failures import Failure
 from agentload.gateway.jobs.endpoint import JobsEndpoint, accept_chat
 from agentload.gateway.jobs.figures import figures, view
 from agentload.gateway.jobs.reader import prefers_async
@@ -120,6 +122,24 @@ class Pages:
         return _answer(core.answer_to(failures.of_status(status, body)))
 
 
+async def _no_such_address(request: Request, error: Exception) -> Response:
+    """404 and 405 in the form of every other refusal."""
+    assert isinstance(error, HTTPException)
+    known = error.status_code == 405
+    failure = Failure(
+        status=error.status_code,
+        reason="method_not_allowed" if known else "not_found",
+        message=f"{request.method} {request.url.path[:200]} is not served here",
+        may_retry=False,
+        worked=False,
+        upstream=False,
+    )
+    response = _answer(answers.of_failure(failure, None))
+    for name, value in (error.headers or {}).items():  # Allow
+        response.headers[name] = value
+    return response
+
+
 def _is_local(request: Request) -> bool:
     return request.client is not None and ip_address(request.client.host).is_loopback
 
@@ -195,6 +215,7 @@ def build_app(
             Route("/debug/scheduler", pages.scheduler),
         ],
         lifespan=lifespan,
+        exception_handlers={404: _no_such_address, 405: _no_such_address},
     )
     app.state.driver = driver
     return app

@@ -158,7 +158,7 @@ def _number(headers: Headers, name: str, default: float | None, *, low: float, h
         value = math.nan
     if not low <= value <= high:
         raise Rejected(
-            400, "invalid_header", f"{name}: must be a number from {low:g} to {high:g}, got {text!r}"
+            400, "invalid_header", f"{name}: must be a number from {low:.12g} to {high:.12g}, got {text!r}"
         )
     return value
 

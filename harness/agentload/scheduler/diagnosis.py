@@ -124,6 +124,8 @@ class Diagnosis:
             return None
         if isinstance(event, Refused | Expired) and event.reason in _OWN_LIMITS:
             return WaitCause.TENANT_OVER_QUOTA
+        if isinstance(event, Refused) and _is_hopeless_alone(event):
+            return WaitCause.MODEL_SLOW if self._slow(now_ns, cls, event) else None
         look = self._look(now_ns, cls)
         if look.storm:
             return WaitCause.RETRY_STORM
@@ -196,6 +198,11 @@ class Diagnosis:
 def _waited_ns(event: Event) -> int:
     """What is known of how long it waited."""
     return event.waited_ns if isinstance(event, Dispatched) else 0
+
+
+def _is_hopeless_alone(event: Refused) -> bool:
+    """Whether its deadline is too short for the call itself, however little waits."""
+    return event.reason is Reason.DEADLINE_UNMEETABLE and not event.predicted_wait_ns
 
 
 def _is_of_load(event: Event) -> bool:
