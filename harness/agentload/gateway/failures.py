@@ -240,10 +240,13 @@ _MESSAGES = {
 def of_decision(event: Refused | Expired) -> Failure:
     """What the scheduler's refusal, or its giving up on a waiting request, means for the client."""
     reason = event.reason
+    message = _MESSAGES.get(reason, reason.value)
+    if isinstance(event, Refused) and event.detail:
+        message += f": {event.detail}"
     return Failure(
         status=reason.status,
         reason=reason.value,
-        message=_MESSAGES.get(reason, reason.value),
+        message=message,
         outcome=_outcome(reason.status),
         may_retry=reason.invites_retry,
         retry_after_s=event.retry_after_s if isinstance(event, Refused) else None,

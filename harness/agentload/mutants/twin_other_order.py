@@ -7,7 +7,6 @@ from typing import ClassVar
 from agentload.drivers.simulated.parts import Parts
 from agentload.mutants import Mutant
 from agentload.scheduler.admission import Admission, Refused, Request
-from agentload.scheduler.reasons import Reason
 
 
 class TwinOtherOrder(Mutant):
@@ -23,5 +22,5 @@ class _WidthFirst(Admission):
     def _refused_at_sight(self, now_ns: int, request: Request) -> Refused | None:
         cls = self._classes.get(request.service_class)
         if cls is not None and self._door.too_wide(request, cls):
-            return self._refusals.for_good(request, Reason.TOO_WIDE)
+            return self._door.refused_as_too_wide(request, cls)
         return super()._refused_at_sight(now_ns, request)

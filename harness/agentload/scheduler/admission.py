@@ -286,9 +286,8 @@ class Admission:
             return self._refusals.shutting_down(now_ns, request)
         if self._admits:
             return self._door.refused(now_ns, request, cls)
-        return (
-            self._refusals.for_good(request, Reason.TOO_WIDE) if self._door.too_wide(request, cls) else None
-        )
+        too_wide = self._door.too_wide(request, cls)
+        return self._door.refused_as_too_wide(request, cls) if too_wide else None
 
     def _refused_a_place(self, now_ns: int, request: Request) -> Refused | None:
         """Starts it, lets it wait, or says why not."""

@@ -20,7 +20,7 @@ from agentload.scheduler.reasons import Reason
 from agentload.scheduler.refusals import Refusals
 from agentload.scheduler.tenant_limits import Quota, TenantLimit, tenant_limits
 from agentload.scheduler.wall_clock import WallClock
-from agentload.scheduler.work import Request, WorkMeter, provider_tokens
+from agentload.scheduler.work import UNIT, Request, WorkEstimate, WorkMeter, provider_tokens
 
 
 class Stake:
@@ -71,6 +71,7 @@ class Door:
         book: AttemptBook,
         wall: WallClock,
     ) -> None:
+        self._coefficients = config.estimation
         self._default_output_tokens = config.estimation.default_output_tokens
         self._meter = meter
         self._estimator = estimator
@@ -85,6 +86,8 @@ class Door:
         """Why it may not come in, or None. Changes nothing but what it says of its own attempts."""
         tried = self._book.recall(request)
         reason = self._never(now_ns, request, cls, tried)
+        if reason is Reason.TOO_WIDE:
+            return self.refused_as_too_wide(request, cls)
         if reason is not None:
             return self._refusals.for_good(request, reason)
         room = self._room(now_ns, request)
@@ -135,15 +138,37 @@ class Door:
 
     def too_wide(self, request: Request, cls: ServiceClass) -> bool:
         """By what it declares: what was learnt changes, and a refusal for good must not."""
-        declared = request.max_output_tokens
-        if declared is None:
-            declared = self._default_output_tokens
-        width = self._meter.work(request, request.input_tokens, declared)
         return (
-            width > cls.widest
+            self._meter.work(request, request.input_tokens, self._declared(request)) > cls.widest
             or request.body_bytes > cls.max_bytes
             or provider_tokens(request) > self._provider.largest_call
         )
+
+    def refused_as_too_wide(self, request: Request, cls: ServiceClass) -> Refused:
+        """For good, and it is told what binds."""
+        estimate = WorkEstimate(
+            request.input_tokens,
+            self._declared(request),
+            request.tool_calls,
+            request.tool_seconds,
+            None,
+            request.service_class,
+        )
+        if estimate.work_units(self._coefficients) * UNIT > cls.widest:
+            parts = estimate.units_by_dimension(self._coefficients)
+            named = ", ".join(f"{name} {units:.4g}" for name, units in parts.items() if units)
+            most = f"at most {cls.widest / UNIT:.4g}"
+            detail = f"{sum(parts.values()):.4g} work units ({named}), {most}"
+        elif request.body_bytes > cls.max_bytes:
+            detail = f"{request.body_bytes} bytes, at most {cls.max_bytes}"
+        else:
+            most = f"at most {self._provider.largest_call:.0f}"
+            detail = f"{provider_tokens(request)} tokens as the provider counts them, {most}"
+        return self._refusals.for_good(request, Reason.TOO_WIDE, detail)
+
+    def _declared(self, request: Request) -> int:
+        declared = request.max_output_tokens
+        return self._default_output_tokens if declared is None else declared
 
     def _never(self, now_ns: int, request: Request, cls: ServiceClass, tried: Tried | None) -> Reason | None:
         """Why the same request will not be served later either."""

@@ -31,6 +31,8 @@ class Refused(msgspec.Struct, frozen=True):
     """How long it would have waited; None when it was refused for another reason than load."""
     due_ns: int | None = None
     """The exact instant behind `retry_after_s`, before jitter and rounding."""
+    detail: str = ""
+    """What makes it too wide, in numbers; empty for other reasons."""
 
 
 class Expired(msgspec.Struct, frozen=True):

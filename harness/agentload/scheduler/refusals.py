@@ -38,9 +38,9 @@ class Refusals:
         self._limits = limits
         self._book = book
 
-    def for_good(self, request: Request, reason: Reason) -> Refused:
+    def for_good(self, request: Request, reason: Reason, detail: str = "") -> Refused:
         """No promise: the same request will not be served later either."""
-        return Refused(request, reason, None, None)
+        return Refused(request, reason, None, None, detail=detail)
 
     def shutting_down(self, now_ns: int, request: Request) -> Refused:
         """Another process will have to answer; all that can be said is how long that usually takes."""
