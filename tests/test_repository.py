@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from agentload import catalogue, checks, experiments, profile
 from agentload.errors import ExitCode, UsageError
 from agentload.scheduler import policies
+from named_tests import problem
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -181,3 +182,33 @@ def test_no_file_tells_of_one_persons_machine() -> None:
             continue
         found = re.search(r"(?<![\w.])/(home|root|work|Users)/\w+", path.read_text(encoding="utf-8"))
         assert not found, f"{name} names {found.group(0) if found else ''}"
+
+
+def article_rows() -> list[list[str]]:
+    """The cells of the rows of "The article, step by step"."""
+    page = (ROOT / "harness" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## The article, step by step\n")
+    lines = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows if set(row[0]) != {"-"} and row[1] != "done by"]
+
+
+def test_the_articles_steps_and_checklist_are_all_there() -> None:
+    rows = article_rows()
+    steps = [row[0].split()[0] for row in rows[:12]]
+    assert steps == [str(number) for number in range(1, 13)]
+    assert len(rows) == 12 + 13
+    assert len({row[0] for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("row", article_rows(), ids=lambda row: row[0])
+def test_what_shows_a_line_of_the_article_exists(row: list[str]) -> None:
+    _, done_by, shown_by, outside = row
+    for name in re.findall(r"`([\w/]+(?:\.py|\.yaml|/))`", done_by):
+        assert (ROOT / "harness" / "agentload" / name).exists() or (ROOT / name).exists(), name
+    tests = re.findall(r"`([^`]+)`", shown_by)
+    assert tests
+    assert [found for found in map(problem, tests) if found is not None] == []
+    profile_name, check = re.findall(r"`([^`]+)`", outside)
+    wanted = profile.load(profile.find(profile_name)).checks
+    assert check in [spec.kind for spec in wanted], f"{profile_name} does not use {check}"
