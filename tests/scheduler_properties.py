@@ -7,7 +7,7 @@ well would prove nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -16,7 +16,9 @@ from unittest.mock import patch
 
 from agentload.scheduler.admission import Admission, Dispatched, Request
 from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.config import UpstreamLimits
 from agentload.scheduler.fair_queue import FairQueue
+from agentload.scheduler.policies.sfq import StartTimeFairQueue
 from agentload.scheduler.pool import Pool
 from scheduler_books import KINDS, LIMITS, WORKING, Books, Op, busy_gateway, startable
 from scheduler_kit import MS, NS, Scene, gateway, serve_backlogged
@@ -36,7 +38,7 @@ class Core:
     service_class: type[ServiceClass] = ServiceClass
 
     @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> Generator[None]:
         """Schedulers made meanwhile are made of them."""
         home = "agentload.scheduler.dispatcher"
         with patch(f"{home}.Pool", self.pool), patch(f"{home}.ServiceClass", self.service_class):
@@ -69,8 +71,8 @@ def _always(check: Callable[[Books], None]) -> Property:
     """It holds after each of 150 random operations, on a gateway so small that everything binds."""
 
     def holds(core: Core, random: Random) -> None:
-        upstream = {"upstream": LIMITS} if random.random() < 0.5 else {}
-        config = busy_gateway(max_reservation_units=4.5, **upstream)
+        upstream = LIMITS if random.random() < 0.5 else UpstreamLimits()
+        config = busy_gateway(max_reservation_units=4.5, upstream=upstream)
         books = Books(config, policy=core.policy, admission=core.admission)
         for op in _ops(random, 150):
             books.apply(op)
@@ -108,7 +110,7 @@ def work_conservation(core: Core, random: Random) -> None:
 def fairness_bound(core: Core, random: Random) -> None:
     """|Wi/wi - Wj/wj| <= (C+1)(cmax_i/wi + cmax_j/wj) over any interval, for every backlogged pair."""
     weights = [10 ** random.uniform(-1, 1) for _ in range(2 + int(random.random() * 3))]
-    policy = core.policy
+    policy = core.policy or StartTimeFairQueue
     slots, widest = 1 + int(random.random() * 6), 10 + int(random.random() * 20_000)
     assert broken_bounds(policy, weights, slots, widest, int(random.random() * 2**16)) == 0
 
