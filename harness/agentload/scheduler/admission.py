@@ -89,6 +89,7 @@ class Admission:
             self._book,
             WallClock(wall_offset_ns),
         )
+        self._counts = self._admits and self._door.counts
         self._counters = Counters()
         self._events: list[Event] = []
         self._tickets: dict[int, Ticket] = {}
@@ -172,7 +173,8 @@ class Admission:
         self._estimator.served(now_ns, ticket.request, output_tokens, now_ns - ticket.started_ns)
         ticket.service_class.served(now_ns, ticket, work)
         self._end(now_ns, ticket, work, input_tokens, output_tokens)
-        self._book.answered(ticket.request)
+        if ticket.request.idempotency_key is not None:
+            self._book.answered(ticket.request)
         self._counters.completed += 1
 
     def provider_accepted(self, request_id: int) -> bool:
@@ -296,7 +298,7 @@ class Admission:
         if lane is None:
             return self._refusals.for_now(now_ns, request, Reason.TOO_MANY_TENANTS, cls)
         ticket = self._ticket(now_ns, request, cls, lane)
-        ticket.stake = self._door.enter(now_ns, request) if self._admits else None
+        ticket.stake = self._door.enter(now_ns, request) if self._counts else None
         return self._enter(now_ns, ticket)
 
     def _enter(self, now_ns: int, ticket: Ticket) -> Refused | None:
@@ -317,7 +319,7 @@ class Admission:
                 stake.give_back()
             return False
         ticket = self._ticket(before.queued_ns, request, cls, lane)
-        ticket.stake = stake if stake is not None or not self._admits else self._door.enter(now_ns, request)
+        ticket.stake = stake if stake is not None or not self._counts else self._door.enter(now_ns, request)
         if self._enter(now_ns, ticket) is not None:
             return False
         if ticket.state is State.WAITING:

@@ -81,26 +81,21 @@ class Door:
         self._book = book
         self._limits = tenant_limits(config.tenants)
         self._budgets = Budgets(config, wall)
+        self.counts = bool(self._limits) or self._budgets.configured
+        """Whether anybody has a limit or a budget."""
 
     def refused(self, now_ns: int, request: Request, cls: ServiceClass) -> Refused | None:
         """Why it may not come in, or None. Changes nothing but what it says of its own attempts."""
-        tried = self._book.recall(request)
+        tried = None if request.idempotency_key is None else self._book.recall(request)
         reason = self._never(now_ns, request, cls, tried)
         if reason is Reason.TOO_WIDE:
             return self.refused_as_too_wide(request, cls)
         if reason is not None:
             return self._refusals.for_good(request, reason)
-        room = self._room(now_ns, request)
-        if room is Room.SPENT:
-            return self._refusals.for_good(request, Reason.BUDGET_SPENT)
-        ready_ns = self._not_before_ns(request, tried)
-        if ready_ns is not None and now_ns < ready_ns - GRACE_NS:
-            return self._refusals.early(now_ns, request, ready_ns)
-        if room is Room.RESERVED:
-            return self._refusals.for_now(now_ns, request, Reason.BUDGET_RESERVED, cls)
-        limit = self._limits.get(request.tenant) if self._limits else None
-        if limit is not None and not limit.admits(now_ns, provider_tokens(request)):
-            return self._refusals.over_limit(now_ns, request, limit)
+        if self.counts or tried is not None or request.not_before_ns is not None:
+            refused = self._not_now(now_ns, request, cls, tried)
+            if refused is not None:
+                return refused
         if self._provider.paused_until_ns > now_ns and self._outlasted(now_ns, request, cls):
             return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
         return None
@@ -174,11 +169,28 @@ class Door:
         """Why the same request will not be served later either."""
         if tried is not None and tried.service_class != request.service_class:
             return Reason.IDENTITY_CHANGED
-        if self._book.exhausted(request):
+        if request.attempt and self._book.exhausted(request):
             return Reason.ATTEMPTS_EXHAUSTED
         if self.too_wide(request, cls):
             return Reason.TOO_WIDE
-        return self._deadlines.too_late(now_ns, request, cls)
+        return None if request.deadline_ns is None else self._deadlines.too_late(now_ns, request, cls)
+
+    def _not_now(
+        self, now_ns: int, request: Request, cls: ServiceClass, tried: Tried | None
+    ) -> Refused | None:
+        """What budgets, promises and limits say."""
+        room = self._room(now_ns, request)
+        if room is Room.SPENT:
+            return self._refusals.for_good(request, Reason.BUDGET_SPENT)
+        ready_ns = self._not_before_ns(request, tried)
+        if ready_ns is not None and now_ns < ready_ns - GRACE_NS:
+            return self._refusals.early(now_ns, request, ready_ns)
+        if room is Room.RESERVED:
+            return self._refusals.for_now(now_ns, request, Reason.BUDGET_RESERVED, cls)
+        limit = self._limits.get(request.tenant) if self._limits else None
+        if limit is not None and not limit.admits(now_ns, provider_tokens(request)):
+            return self._refusals.over_limit(now_ns, request, limit)
+        return None
 
     def _room(self, now_ns: int, request: Request) -> Room:
         if not self._budgets.configured:
