@@ -11,21 +11,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fake_provider import openai
+from fake_provider import anthropic, openai
 from fake_provider.control import Control
 from fake_provider.endpoint import Endpoint
 from fake_provider.host import Host
 from fake_provider.tool_endpoint import ToolEndpoint
+from fake_provider.wire import Unreadable
 
 
 def build(host: Host, control_token: str | None = None) -> Starlette:
     """The application, for `transport.LendingProtocol` and the loop in which `host` was started."""
     chat = Endpoint(host, openai.OpenAIChat(epoch_ns=time.time_ns() - host.clock_ns()))
+    messages = anthropic.AnthropicMessages()
     models = Models(host)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/chat/completions", chat, methods=["POST"]),
+            Route("/v1/messages", Endpoint(host, messages), methods=["POST"]),
+            Route("/v1/messages/count_tokens", Tokens(messages).count, methods=["POST"]),
             Route("/v1/models", models.all, methods=["GET"]),
             Route("/v1/models/{name:path}", models.one, methods=["GET"]),
             Route("/_tool/{name}", ToolEndpoint(host), methods=["POST"]),
@@ -56,19 +60,40 @@ class Models:
         return Response(body, 404, media_type="application/json")
 
 
+class Tokens:
+    """`/v1/messages/count_tokens`. No call either: Anthropic has a limit of its own for it."""
+
+    def __init__(self, wire: anthropic.AnthropicMessages) -> None:
+        self._wire = wire
+
+    async def count(self, request: Request) -> Response:
+        """`{input_tokens}`, or Anthropic's 400."""
+        try:
+            asked = self._wire.parse(dict(request.headers.raw), await request.body(), needs_limit=False)
+        except Unreadable as wrong:
+            return Response(wrong.body, wrong.status, media_type="application/json")
+        return Response(anthropic.tokens_body(asked), media_type="application/json")
+
+
 class Unknown:
-    """Any other address. A POST there was meant as a call (embeddings, say): it counts as an invalid one."""
+    """Any other address. A POST there was meant as a call (embeddings, say): it counts as an invalid one.
+
+    Whoever names Anthropic's version is answered as Anthropic would.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def answer(self, request: Request) -> Response:
-        """OpenAI's 404."""
-        path = request.url.path
+        """OpenAI's 404, or Anthropic's."""
+        path, headers = request.url.path, dict(request.headers.raw)
+        theirs = b"anthropic-version" in headers
         if request.method == "POST":
-            headers = dict(request.headers.raw)
-            call = openai.unread(headers, endpoint=path.removeprefix("/v1/").strip("/"))
+            unread = anthropic.unread if theirs else openai.unread
+            call = unread(headers, endpoint=path.removeprefix("/v1/").strip("/"))
             self._host.provider.invalid(self._host.clock_ns(), call, 404)
+        if theirs:
+            return Response(anthropic.not_found("Not Found"), 404, media_type="application/json")
         body = openai.error_body(
             f"Unknown request URL: {request.method} {path}.", "invalid_request_error", "unknown_url"
         )

@@ -19,6 +19,10 @@ class Reason(StrEnum):
 
     TOKENS = "tokens"
     """The tokens-per-minute limit; try again later."""
+    INPUT_TOKENS = "input_tokens"
+    """The limit of input tokens per minute; try again later."""
+    OUTPUT_TOKENS = "output_tokens"
+    """The limit of output tokens per minute; try again later."""
     REQUESTS = "requests"
     """The requests-per-minute limit; try again later."""
     TOO_LARGE = "too_large"
@@ -31,6 +35,8 @@ class Reason(StrEnum):
     """The account's money is spent; waiting does not help."""
     SLOW_DOWN = "slow_down"
     """The caller's load grew too fast."""
+    KEY = "key"
+    """The API key is not (or no longer) valid."""
     MODEL_NOT_FOUND = "model_not_found"
     INVALID = "invalid"
 
@@ -80,6 +86,23 @@ class CallRequest:
             include_usage=include_usage,
             retry_count=retry_count,
         )
+
+    @classmethod
+    def unread(cls, api_key: str, endpoint: str, model: str, retry_count: int | None) -> CallRequest:
+        """What is known of a request that is not read any further."""
+        return cls(
+            api_key=api_key,
+            model=model,
+            endpoint=endpoint,
+            text_chars=0,
+            input_tokens=0,
+            retry_count=retry_count,
+        )
+
+    @property
+    def overloaded_status(self) -> int:
+        """What its API answers when the provider has no room: 529 at Anthropic, 503 at OpenAI."""
+        return 529 if self.endpoint == "messages" else 503
 
     @property
     def caller(self) -> Caller:
@@ -184,7 +207,7 @@ class Shortage:
     """A per-minute limit that does not let a call through now."""
 
     limit: Reason
-    """TOKENS or REQUESTS."""
+    """TOKENS, INPUT_TOKENS, OUTPUT_TOKENS or REQUESTS."""
     per_minute: float
     capacity: float
     """The most that one call may ever ask for."""
@@ -223,7 +246,7 @@ class Refusal:
     status: int
     reason: Reason
     shortage: Shortage | None = None
-    """The limit behind TOKENS, REQUESTS and TOO_LARGE."""
+    """The limit behind TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, REQUESTS and TOO_LARGE."""
     retry_after_s: int | None = None
     """What Retry-After says; None: no such header."""
     retry_after_ms: int | None = None

@@ -291,7 +291,7 @@ class Provider:
             return self._throttle(now_ns, call, max(shortages, key=_severity))
         waits = bool(self._queue) or not self._slot_free()
         if waits and not self._may_queue():
-            refusal = Refusal(call=call, status=503, reason=Reason.SLOTS)
+            refusal = Refusal(call=call, status=call.request.overloaded_status, reason=Reason.SLOTS)
             return self._refuse(now_ns, refusal, Ending.THROTTLED, Reason.SLOTS)
         self.policy.take(now_ns, caller, cost)
         call.ledger.admitted(call.entry)

@@ -71,7 +71,7 @@ class Exchange:
             request = self._wire.parse(self._headers, body)
         except Unreadable as wrong:
             call = provider.invalid(now_ns, wrong.request, wrong.status)
-            return await self._reply(call, wrong.status, wrong.body)
+            return await self._reply(call, wrong.status, self._wire.invalid(call, wrong))
         decision = provider.arrive(now_ns, request)
         call = decision.call
         if isinstance(decision, Reset):

@@ -14,7 +14,14 @@ import msgspec
 from fake_provider.budget import NS, Headers, go_duration
 from fake_provider.call import Call, CallRequest, Reason, Refusal
 from fake_provider.reply import NS_PER_MS
-from fake_provider.wire import MAX_BODY_BYTES, RequestHeaders, Unreadable
+from fake_provider.wire import (
+    MAX_BODY_BYTES,
+    RequestHeaders,
+    Unreadable,
+    bearer_key,
+    retry_count,
+    retry_fields,
+)
 
 ORGANIZATION = "org-fake"
 OWNER = "fake-provider"
@@ -111,26 +118,9 @@ def _limit(asked: _Body) -> int | None:
     return asked.max_tokens if asked.max_completion_tokens is None else asked.max_completion_tokens
 
 
-def _api_key(headers: RequestHeaders) -> str:
-    scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" and key.strip() else "anonymous"
-
-
-def _retry_count(headers: RequestHeaders) -> int | None:
-    count = headers.get(b"x-stainless-retry-count", b"")
-    return int(count) if count.isdigit() and len(count) < 10 else None
-
-
 def unread(headers: RequestHeaders, endpoint: str, model: str = "") -> CallRequest:
     """What is known of a request that is not read any further."""
-    return CallRequest(
-        api_key=_api_key(headers),
-        model=model,
-        endpoint=endpoint,
-        text_chars=0,
-        input_tokens=0,
-        retry_count=_retry_count(headers),
-    )
+    return CallRequest.unread(bearer_key(headers), endpoint, model, retry_count(headers))
 
 
 # ------------------------------------------------------------------------------------------------- answers
@@ -158,12 +148,12 @@ class OpenAIChat:
         return CallRequest.from_texts(
             texts,
             users[-1] if users else "",
-            api_key=_api_key(headers),
+            api_key=bearer_key(headers),
             model=asked.model or "",
             max_tokens=_limit(asked),
             stream=bool(asked.stream),
             include_usage=options is not None and bool(options.include_usage),
-            retry_count=_retry_count(headers),
+            retry_count=retry_count(headers),
         )
 
     def headers(self, call: Call, now_ns: int, headers: RequestHeaders) -> Headers:
@@ -177,16 +167,15 @@ class OpenAIChat:
         theirs = headers.get(b"x-client-request-id")
         return own if theirs is None else [*own, (b"x-client-request-id", theirs)]
 
+    def invalid(self, call: Call, wrong: Unreadable) -> bytes:  # noqa: ARG002
+        """The body of the answer to what could not be read."""
+        return wrong.body
+
     def refusal(self, refusal: Refusal) -> tuple[Headers, bytes]:
         """Retry-After as the refusal has it, and the error body."""
         kind, code = _ERRORS[refusal.reason]
-        fields: Headers = []
-        if refusal.retry_after_s is not None:
-            fields.append((b"retry-after", b"%d" % refusal.retry_after_s))
-        if refusal.retry_after_ms is not None:
-            fields.append((b"retry-after-ms", b"%d" % refusal.retry_after_ms))
         param = "model" if refusal.reason is Reason.MODEL_NOT_FOUND else None
-        return fields, error_body(_message(refusal), kind, code, param)
+        return retry_fields(refusal), error_body(_message(refusal), kind, code, param)
 
     def whole(self, call: Call) -> bytes:
         """The body of a complete plain answer."""
@@ -270,6 +259,8 @@ def models_body(names: tuple[str, ...]) -> dict[str, Any]:
 
 _ERRORS: dict[Reason, tuple[str, str | None]] = {
     Reason.TOKENS: ("tokens", "rate_limit_exceeded"),
+    Reason.INPUT_TOKENS: ("tokens", "rate_limit_exceeded"),
+    Reason.OUTPUT_TOKENS: ("tokens", "rate_limit_exceeded"),
     Reason.REQUESTS: ("requests", "rate_limit_exceeded"),
     Reason.TOO_LARGE: ("tokens", "rate_limit_exceeded"),
     Reason.SLOTS: ("service_unavailable_error", "server_is_overloaded"),
@@ -277,6 +268,7 @@ _ERRORS: dict[Reason, tuple[str, str | None]] = {
     Reason.SERVER_ERROR: ("server_error", None),
     Reason.QUOTA: ("insufficient_quota", "insufficient_quota"),
     Reason.SLOW_DOWN: ("rate_limit_error", "slow_down"),
+    Reason.KEY: ("invalid_request_error", "invalid_api_key"),
     Reason.MODEL_NOT_FOUND: ("invalid_request_error", "model_not_found"),
     Reason.INVALID: ("invalid_request_error", None),
 }
@@ -288,6 +280,7 @@ _MESSAGES: dict[Reason, str] = {
     Reason.SERVER_ERROR: "The server had an error while processing your request. Sorry about that!",
     Reason.QUOTA: "You exceeded your current quota, please check your plan and billing details.",
     Reason.SLOW_DOWN: "Your requests grew too fast. Please go back to your earlier rate and raise it slowly.",
+    Reason.KEY: "Incorrect API key provided. Find yours at https://platform.openai.com/account/api-keys.",
     Reason.INVALID: "Invalid request.",
 }
 

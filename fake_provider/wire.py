@@ -15,6 +15,28 @@ RequestHeaders = Mapping[bytes, bytes]
 """Header fields of a request by lower-case name; of a repeated one the last."""
 
 
+def bearer_key(headers: RequestHeaders) -> str:
+    """The key in `Authorization: Bearer KEY`; "anonymous" when there is none."""
+    scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" and key.strip() else "anonymous"
+
+
+def retry_count(headers: RequestHeaders) -> int | None:
+    """`x-stainless-retry-count`, which the official SDKs send."""
+    count = headers.get(b"x-stainless-retry-count", b"")
+    return int(count) if count.isdigit() and len(count) < 10 else None
+
+
+def retry_fields(refusal: Refusal) -> Headers:
+    """Retry-After, and retry-after-ms, as far as the refusal has them."""
+    fields: Headers = []
+    if refusal.retry_after_s is not None:
+        fields.append((b"retry-after", b"%d" % refusal.retry_after_s))
+    if refusal.retry_after_ms is not None:
+        fields.append((b"retry-after-ms", b"%d" % refusal.retry_after_ms))
+    return fields
+
+
 class Unreadable(Exception):
     """A request that the wire format cannot make a call of, with the answer it deserves."""
 
@@ -50,6 +72,10 @@ class Wire(Protocol):
 
     def headers(self, call: Call, now_ns: int, headers: RequestHeaders) -> Headers:
         """What every answer carries beside the rate-limit fields."""
+        ...
+
+    def invalid(self, call: Call, wrong: Unreadable) -> bytes:
+        """The body of the answer to a request that `parse` could not read."""
         ...
 
     def refusal(self, refusal: Refusal) -> tuple[Headers, bytes]:

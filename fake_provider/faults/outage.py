@@ -13,9 +13,11 @@ from fake_provider.faults import AtArrival, Fault, RefuseCall
 class Outage(Fault):
     """503 as OpenAI has it, or 529 as Anthropic does."""
 
-    status: Literal[503, 529] = 503
+    status: Literal[503, 529] | None = None
+    """None: as the API has it that was called."""
     retry_after_s: int | None = Field(default=None, ge=0)
     """Sent as Retry-After; None, as real overloads do: no hint."""
 
-    def at_arrival(self, call: Call) -> AtArrival | None:  # noqa: ARG002
-        return RefuseCall(self.status, Reason.OVERLOADED, self.retry_after_s)
+    def at_arrival(self, call: Call) -> AtArrival | None:
+        status = call.request.overloaded_status if self.status is None else self.status
+        return RefuseCall(status, Reason.OVERLOADED, self.retry_after_s)

@@ -40,7 +40,7 @@ def steps(core: Provider, call: Call) -> list[Step]:
 
 def test_every_kind_is_found_by_its_files_name() -> None:
     expected = (
-        "error-in-stream error-rate first-n-fail outage quota-exhausted reset "
+        "error-in-stream error-rate first-n-fail key-revoked outage quota-exhausted reset "
         "slots-cut slow slow-down stall tpm-cut truncate"
     )
     assert faults.kinds() == expected.split()

@@ -91,6 +91,7 @@ def test_the_sdk_obeys_the_promise_of_a_429(provider: ProviderProcess, client: o
         ({"kind": "outage"}, openai.InternalServerError),
         ({"kind": "error-rate", "params": {"rate": 1}}, openai.InternalServerError),
         ({"kind": "reset"}, openai.APIConnectionError),
+        ({"kind": "key-revoked"}, openai.AuthenticationError),
     ],
 )
 def test_refusals_raise_the_sdks_own_errors(
@@ -100,6 +101,39 @@ def test_refusals_raise_the_sdks_own_errors(
     with pytest.raises(error):
         client.with_options(max_retries=0).chat.completions.create(model="m", messages=messages(1))
     assert provider.ledger()["counts"]["faulted"] == 1
+
+
+def test_a_429_without_a_promise_is_tried_again(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, requests_per_minute=60, bucket_s=1, retry_after="none")
+    client.chat.completions.create(model="m", messages=messages(0))
+    raw = client.chat.completions.with_raw_response.create(model="m", messages=messages(1))
+    ledger = provider.ledger()
+    assert raw.retries_taken == ledger["counts"]["retries"] == ledger["counts"]["throttled"] >= 1
+    assert not any(entry.get("not_before_ns") for entry in ledger["entries"])
+
+
+@pytest.mark.parametrize("kind", ["outage", "reset"])
+def test_what_never_answers_is_tried_three_times(
+    provider: ProviderProcess, client: openai.OpenAI, kind: str
+) -> None:
+    begin(provider, faults=[{"kind": kind}])
+    with pytest.raises(openai.APIError):
+        client.chat.completions.create(model="m", messages=messages(1))
+    ledger = provider.ledger()
+    assert [entry["retry_header"] for entry in ledger["entries"]] == [0, 1, 2]
+    assert (ledger["counts"]["retries"], ledger["counts"]["faulted"]) == (2, 3)
+
+
+@pytest.mark.parametrize("kind", ["reset", "truncate"])
+def test_a_broken_stream_raises_and_is_never_retried(
+    provider: ProviderProcess, client: openai.OpenAI, kind: str
+) -> None:
+    latency = {"first_token_ms": 1, "inter_token_ms": 2}
+    begin(provider, latency=latency, faults=[{"kind": kind, "params": {"after_tokens": 4}}])
+    with pytest.raises(openai.APIConnectionError):
+        list(client.chat.completions.create(model="m", messages=messages(8), stream=True))
+    [entry] = provider.ledger()["entries"]
+    assert (entry["ending"], entry["reason"], entry["output_tokens"]) == ("cut", kind, 4)
 
 
 def test_wrong_calls_raise_the_sdks_own_errors(provider: ProviderProcess, client: openai.OpenAI) -> None:
