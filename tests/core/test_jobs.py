@@ -468,3 +468,19 @@ def test_news_of_batches_that_nobody_knows_is_ignored() -> None:
     world.alive.feed(Stored(99, ()))
     world.alive.feed(Recovered(()))
     assert world.alive.batches == []
+
+
+def test_what_a_run_is_taken_for_is_kept_with_it_and_what_it_cost_is_recorded_step_by_step() -> None:
+    world = World()
+    chat, tool = chat_step("hello" * 8, max_tokens=1_000), tool_step(seconds=20.0)
+    job = world.accept([chat, tool, chat], key="contract_review:doc_884")
+    world.settle()
+    world.kill()
+    world.start()
+    told = body(world.get(job))
+    # Twice 10 + 1,000 tokens, a quarter for a call of a tool, a tenth for each of its seconds.
+    assert told["estimated_work_units"] == pytest.approx(2 * 1.01 + 0.25 + 2.0)
+    assert told["idempotency_key"] == "contract_review:doc_884"
+    costs = [(one["kind"], one["input_tokens"], one["output_tokens"]) for one in told["results"]]
+    assert costs == [("chat", 3, 5), ("tool", 0, 0), ("chat", 3, 5)]
+    assert all(one["seconds"] >= 0 for one in told["results"])

@@ -37,6 +37,10 @@ def test_what_is_spent_is_refused_for_good_and_without_a_promise() -> None:
     assert spend(scene, 200) == "dispatched", "what still fits is let in"
     assert spend(scene, 1) == "budget_spent"
     assert [refusal.retry_after_s for refusal in scene.refusals] == [None, None]
+    assert [refusal.detail for refusal in scene.refusals] == [
+        "this tenant's, 800 of 1000 tokens spent, 400 more may be needed",
+        "this tenant's, 1000 of 1000 tokens spent, 1 more may be needed",
+    ]
     assert (Reason.BUDGET_SPENT.status, Reason.BUDGET_SPENT.invites_retry) == (402, False)
     assert scene.fate(scene.submit("b", 400)) == "dispatched", "another tenant's is its own"
 
@@ -103,6 +107,7 @@ def test_everybodys_budget_is_one() -> None:
     for tenant in ("a", "b"):
         scene.end(scene.submit(tenant, 400))
     assert scene.fate(scene.submit("c", 400)) == "budget_spent"
+    assert scene.refusals[-1].detail == "that of all tenants together", "and not what they have spent"
 
 
 def test_a_stranger_has_the_default_budget_and_a_contract_goes_before_it() -> None:
@@ -117,6 +122,7 @@ def test_money_is_counted_in_whole_millionths_rounded_up() -> None:
     scene = Scene(config)
     assert spend(scene, 90, model="large", input_tokens=50) == "dispatched"  # 50 · 3 + 90 · 15 = 1,500
     assert spend(scene, 1, model="small") == "budget_spent"
+    assert scene.refusals[-1].detail == "this tenant's, 0.0015 of 0.0015 cost spent, 1e-06 more may be needed"
     scene = Scene(config)
     assert spend(scene, 91, model="large", input_tokens=50) == "budget_spent"
     assert spend(scene, 101, model="unheard-of") == "budget_spent", "costs as much as the dearest"
@@ -127,6 +133,7 @@ def test_a_window_ends_when_the_utc_hour_does() -> None:
     scene = Scene(gateway(tenants={"a": {"budget": {"tokens": 100, "per": "hour"}}}))
     scene.now_ns = 3_590 * NS
     assert [spend(scene, 60), spend(scene, 60)] == ["dispatched", "budget_spent"]
+    assert scene.refusals[-1].detail.endswith(" (per hour)")
     late = scene.submit("a", 40)
     scene.now_ns = 3_600 * NS
     assert spend(scene, 61) == "budget_reserved", "what runs on counts in the window in which it ends"

@@ -221,7 +221,7 @@ _MESSAGES = {
     Reason.PREDICTED_WAIT: "it would wait longer than its service class allows",
     Reason.TENANT_OVER_LIMIT: "this tenant is over its limit",
     Reason.TOO_EARLY: "it comes before the instant that it was told, or asked for itself",
-    Reason.BUDGET_SPENT: "a budget (its tenant's, its run's or everybody's) does not hold what it may cost",
+    Reason.BUDGET_SPENT: "a budget does not hold what it may cost",
     Reason.BUDGET_RESERVED: "what is left of a budget is reserved for running calls",
     Reason.TOO_WIDE: "the request is larger than this gateway ever admits",
     Reason.PROVIDER_UNAVAILABLE: "the provider asked for a pause",

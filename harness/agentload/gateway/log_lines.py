@@ -91,3 +91,5 @@ def configure(log_format: str, level: str, stream: Any) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     logging.basicConfig(handlers=[handler], level=level.upper())
+    if level != "debug":  # how the server starts and stops is told by its one line on standard output
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -12,7 +12,7 @@ import math
 from enum import Enum
 from typing import NamedTuple
 
-from agentload.scheduler.budget_config import BudgetConfig
+from agentload.scheduler.budget_config import BudgetConfig, Per
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.remembered import Remembered
 from agentload.scheduler.wall_clock import WallClock
@@ -79,6 +79,18 @@ class Account:
         """So much is gone."""
         self._turn(now_ns)
         self.spent = _sum(self.spent, charge)
+
+    def state(self, charge: Charge) -> str:
+        """What was spent, of how much, and what one more request may need; of what it does not hold."""
+        names = zip(("tokens", "cost", "calls"), self.spent, charge, self._most, strict=True)
+        short = [
+            f"{_shown(name, spent)} of {_shown(name, most)} {name} spent, "
+            f"{_shown(name, more)} more may be needed"
+            for name, spent, more, most in names
+            if spent + more > most
+        ]
+        per = self._config.per
+        return ", ".join(short) + ("" if per is Per.TOTAL else f" (per {per})")
 
     @property
     def idle(self) -> bool:
@@ -181,6 +193,14 @@ class Budgets:
             return Room.SPENT
         return Room.RESERVED if Room.RESERVED in rooms else Room.ENOUGH
 
+    def why_spent(self, now_ns: int, request: Request, output_tokens: int) -> str:
+        """Which budget does not hold it. What others have spent is nobody's business."""
+        charge = self.price(request).charge(request.input_tokens, output_tokens)
+        for whose, account in (("tenant", self._tenant(request.tenant)), ("run", self._run(request))):
+            if account is not None and account.room(now_ns, charge) is Room.SPENT:
+                return f"this {whose}'s, {account.state(charge)}"
+        return "that of all tenants together"
+
     def reserve(self, request: Request, output_tokens: int) -> Hold:
         """It is let in."""
         price = self.price(request)
@@ -214,6 +234,10 @@ class Budgets:
             account = Account(config, self._wall)
             kept.put(tenant, name, account)
         return account
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value / MICRO:g}" if name == "cost" else f"{value:g}"
 
 
 def _sum(one: Charge, other: Charge) -> Charge:

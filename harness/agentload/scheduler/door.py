@@ -181,7 +181,8 @@ class Door:
         """What budgets, promises and limits say."""
         room = self._room(now_ns, request)
         if room is Room.SPENT:
-            return self._refusals.for_good(request, Reason.BUDGET_SPENT)
+            why = self._budgets.why_spent(now_ns, request, self._most_output_tokens(request))
+            return self._refusals.for_good(request, Reason.BUDGET_SPENT, why)
         ready_ns = self._not_before_ns(request, tried)
         if ready_ns is not None and now_ns < ready_ns - GRACE_NS:
             return self._refusals.early(now_ns, request, ready_ns)

@@ -32,7 +32,7 @@ class Refused(msgspec.Struct, frozen=True):
     due_ns: int | None = None
     """The exact instant behind `retry_after_s`, before jitter and rounding."""
     detail: str = ""
-    """What makes it too wide, in numbers; empty for other reasons."""
+    """What makes it too wide, or which budget is spent, in numbers; empty for other reasons."""
 
 
 class Expired(msgspec.Struct, frozen=True):

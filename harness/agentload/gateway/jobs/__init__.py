@@ -34,11 +34,12 @@ POST /v1/chat/completions with `Prefer: respond-async` (RFC 7240)
 GET /v1/jobs/ID
     200 with `{"id", "object": "job", "state", "workflow", "service_class", "created_ms", "deadline_ms",
     "position", "eta_s", "steps_total", "steps_done", "attempts", "max_attempts", "deliveries",
-    "not_before_ms", "total_tokens", "reason", "message", "ended_ms", "result", "results"}`; null where there
-    is nothing to say.
+    "not_before_ms", "estimated_work_units", "idempotency_key", "total_tokens", "reason", "message",
+    "ended_ms", "result", "results"}`; null where there is nothing to say.
     `*_ms` are Unix times. `position`: 1 is the next of its class to go, 0 is in service, null is ended.
     `eta_s`: seconds until it is expected to be completed. `attempts`: failed deliveries, at most
-    `max_attempts`; `deliveries`: how often a step of it was begun. `results`: for each step done
+    `max_attempts`; `deliveries`: how often a step of it was begun. `estimated_work_units`: what all its
+    steps declared. `results`: for each step done
     `{"step", "kind": "chat"|"tool", "status", "output", "input_tokens", "output_tokens", "seconds"}`;
     `result`: the output of the last step of a completed job.
     404 `unknown_job`, also for the job of another tenant.

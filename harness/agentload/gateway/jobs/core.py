@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 from agentload.gateway.answers import Answer
 from agentload.gateway.envelope import EnvelopeReader
 from agentload.gateway.jobs import news, states, views
-from agentload.gateway.jobs.calls import chat_envelope, tool_call
+from agentload.gateway.jobs.calls import chat_envelope, declared_units, tool_call
 from agentload.gateway.jobs.counters import Counters
 from agentload.gateway.jobs.desk import Desk
 from agentload.gateway.jobs.ends import of_tool
@@ -83,6 +83,7 @@ class JobsCore:
         """Add it to an instant to have Unix time."""
         self._random = random
         self._retry = config.retry
+        self._estimation = config.estimation
         self._owner = f"{random.getrandbits(64):016x}"
         who = EnvelopeReader(config, gateway, keys or {})
         self._desk = Desk(config, settings, who, gateway.max_body_bytes, random, self.registry, self.lanes)
@@ -223,6 +224,7 @@ class JobsCore:
             deadline_at_ns=at_ns + round(spec.deadline_s * NS),
             max_attempts=spec.max_attempts,
             max_total_tokens=spec.max_total_tokens,
+            estimated_units=declared_units(spec, self._estimation),
             key=spec.key,
             digest=spec.digest,
         )

@@ -114,6 +114,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deadline_at_ns: int
     max_attempts: int
     max_total_tokens: int | None = None
+    estimated_units: float = 0.0
+    """Work units that its steps declared, all together."""
     key: str | None = None
     digest: str = ""
     state: JobState = JobState.QUEUED

@@ -59,6 +59,8 @@ def shown(job: Job, standing: Standing) -> Answer:
         "max_attempts": job.max_attempts,
         "deliveries": job.deliveries,
         "not_before_ms": _ms(standing.not_before_ns),
+        "estimated_work_units": round(job.estimated_units, 3),
+        "idempotency_key": job.key,
         "total_tokens": job.total_tokens,
         "reason": job.reason or None,
         "message": job.message or None,
