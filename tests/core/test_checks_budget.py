@@ -17,7 +17,7 @@ def spending(
     for k in range(answered):
         build.answered("a", 100 * k).run = "loop"
     for k in range(refused):
-        at_ms = 100 * (answered + k) + 60
+        at_ms = 100 * (answered + k) + 400
         build.refused("a", at_ms, status=status, retry_after=retry_after).run = "loop"
     return build
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -13,12 +15,14 @@ from agentload.evidence.allowance import admitted
 from agentload.evidence.history import tenant_names
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
-from agentload.evidence.verdicts import conclude, evidence_of, finite, undecided
-from agentload.model import NS, Evidence, LedgerEntry, RequestRecord, Run, Status, Verdict
+from agentload.evidence.verdicts import conclude, evidence_of, undecided
+from agentload.model import Evidence, LedgerEntry, RequestRecord, Run, Status, Verdict
 
 PAYMENT_REQUIRED = 402
 INVITING = frozenset({429, 503})
 EVERYBODY = "everybody"
+SETTLED_NS = 250_000_000
+"""So long after a call has left the provider, the gateway must know what it cost."""
 
 
 class Budget(Check):
@@ -104,7 +108,9 @@ class Budget(Check):
             name = self._name(record) if record.tenant in names else None
             if name is not None:
                 owner[record.seq] = name
-                accounts.setdefault(name, _Account(name, limit)).records.append(record)
+                accounts.setdefault(name, _Account(name, limit, self.tokens is not None)).records.append(
+                    record
+                )
         for call in self._spending(run):
             if call.seq in owner:
                 cost = 1 if self.tokens is None else call.input_tokens + call.output_tokens
@@ -148,6 +154,7 @@ class _Fault(NamedTuple):
 class _Account(msgspec.Struct):
     name: str
     limit: float
+    by_tokens: bool
     records: list[RequestRecord] = []
     calls: list[tuple[int, int]] = []
     """(when it ended, what it cost), in order of arrival."""
@@ -187,32 +194,34 @@ class _Account(msgspec.Struct):
         return None
 
     def _inviting(self) -> list[RequestRecord]:
-        """Refusals that ask it to come back although less than one job is left, or that say 402 and do so."""
-        gone_ns = self._gone_ns()
+        """Refusals that ask it to come back although what is left does not hold what it declares, or that say
+        402 and do so."""
+        ended_ns, totals = self._spending()
         return [
             record
             for record in self.records
             if (record.status == PAYMENT_REQUIRED and record.retry_after is not None)
-            or (record.status in INVITING and gone_ns is not None and record.sent_ns > gone_ns)
+            or (
+                record.status in INVITING
+                and totals[bisect_right(ended_ns, record.sent_ns - SETTLED_NS)] + self._needs(record)
+                > self.limit
+            )
         ]
 
-    def _gone_ns(self) -> int | None:
-        """When less than one job was left; None when there always was more."""
-        total = 0
-        for ended_ns, cost in sorted(self.calls):
-            total += cost
-            if total > self.limit - self.largest:
-                return ended_ns
-        return None
+    def _needs(self, record: RequestRecord) -> int:
+        """What a request may cost by what it declares, where that is more than one job has cost."""
+        if not self.by_tokens:
+            return 1
+        declared = record.declared_output_tokens
+        return self.largest if declared is None else max(self.largest, record.input_tokens + declared)
+
+    def _spending(self) -> tuple[list[int], list[int]]:
+        """When calls ended, and what had been spent before the first of them, after it, and so on."""
+        calls = sorted(self.calls)
+        return [ended_ns for ended_ns, _ in calls], [0, *accumulate(cost for _, cost in calls)]
 
     def details(self) -> dict[str, Any]:
-        gone_ns = self._gone_ns()
-        return {
-            "spent": self.spent,
-            "calls": len(self.calls),
-            "refused_402": len(self.paid_off),
-            "gone_at_s": None if gone_ns is None else finite(gone_ns / NS),
-        }
+        return {"spent": self.spent, "calls": len(self.calls), "refused_402": len(self.paid_off)}
 
 
 def _run(*, answered: int, refused: int = 0) -> Run:
