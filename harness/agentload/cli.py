@@ -473,6 +473,27 @@ def provider(
 
 
 @app.command()
+def init(
+    preset: Annotated[
+        str, typer.Option(metavar="NAME", help="nginx, haproxy, envoy, litellm or plain.")
+    ] = "plain",
+    out: Annotated[Path, typer.Option(help="Folder for the files; created when missing.")] = Path(),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where the gateway listens.")] = 8080,
+    provider_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Where the gateway calls our provider.")
+    ] = 9000,
+) -> None:
+    """Write a target file, a workflow, a gateway's config.
+
+    Nothing that exists is overwritten.
+    """
+    from agentload import scaffold
+
+    for line in scaffold.init(preset, out, port, provider_port):
+        typer.echo(line)
+
+
+@app.command()
 def worker(
     master: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where `agentload run --bind` listens.")],
 ) -> None:

