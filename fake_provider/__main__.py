@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fake_provider",
-        description="A fake OpenAI-compatible provider, limited in tokens per minute, with a ledger.",
+        description="A fake of OpenAI and Anthropic, limited in tokens per minute, with a ledger.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=9000, help="0 takes a free one (default: 9000)")
@@ -123,8 +123,10 @@ def _ledger_file(path: Path) -> LedgerFile:
 
 def _provider(config: ProviderConfig, run: int, ledger_file: LedgerFile | None) -> Provider:
     on_ended = None if ledger_file is None else ledger_file.append
+    now_ns = time.monotonic_ns()
+    epoch_ns = time.time_ns() - now_ns
     try:
-        return Provider(config, run=run, now_ns=time.monotonic_ns(), on_ended=on_ended)
+        return Provider(config, run=run, now_ns=now_ns, epoch_ns=epoch_ns, on_ended=on_ended)
     except LookupError as error:
         raise _Unusable(f"faults: {error.args[0]}") from None
     except ValidationError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import cast
 
 import msgspec
@@ -21,7 +20,7 @@ from fake_provider.wire import Unreadable
 
 def build(host: Host, control_token: str | None = None) -> Starlette:
     """The application, for `transport.LendingProtocol` and the loop in which `host` was started."""
-    chat = Endpoint(host, openai.OpenAIChat(epoch_ns=time.time_ns() - host.clock_ns()))
+    chat = Endpoint(host, openai.OpenAIChat(host.provider.epoch_ns))
     messages = anthropic.AnthropicMessages()
     models = Models(host)
     return Starlette(

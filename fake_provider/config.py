@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_LIMITS = {
+    "openai": ("tokens_per_minute",),
+    "anthropic": ("input_tokens_per_minute", "output_tokens_per_minute"),
+}
+"""Policy → the limits on tokens that it knows; policy none ignores them all."""
+_ALL_LIMITS = [name for names in _LIMITS.values() for name in names]
 
 
 class LatencyConfig(BaseModel):
@@ -42,8 +49,12 @@ class ProviderConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: Literal["openai", "none"] = "openai"
+    policy: Literal["openai", "anthropic", "none"] = "openai"
     tokens_per_minute: float | None = Field(default=None, gt=0)
+    """Of the policies that count input and output together."""
+    input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    """Of policy anthropic, as are output tokens."""
+    output_tokens_per_minute: float | None = Field(default=None, gt=0)
     requests_per_minute: float | None = Field(default=None, gt=0)
     bucket_s: float = Field(default=60.0, gt=0, le=3600)
     """Seconds of allowance the buckets hold. OpenAI's hold 60; short profiles say 2, else nothing binds."""
@@ -67,3 +78,12 @@ class ProviderConfig(BaseModel):
     faults: tuple[FaultSpec, ...] = ()
     max_ledger_entries: int = Field(default=1_000_000, ge=0)
     """Entries kept in memory; later calls are counted (and written to the ledger file), but not listed."""
+
+    @model_validator(mode="after")
+    def _limits_are_the_policys(self) -> Self:
+        """A limit that the policy does not know would silently hold nobody back."""
+        known = _LIMITS.get(self.policy)
+        for name in _ALL_LIMITS:
+            if known is not None and name not in known and getattr(self, name) is not None:
+                raise ValueError(f"{name}: policy {self.policy} has {' and '.join(known)}")
+        return self

@@ -49,6 +49,7 @@ _ANSWERED = (Then.COMPLETE, Then.CLOSE, Then.END, Then.ERROR)
 class Provider:
     """One provider. All times are nanoseconds on one clock that never steps back; `now_ns` starts it.
 
+    `epoch_ns` is what to add to that clock to get Unix time, which some answers tell.
     `on_ended` is told every ledger entry once, when it is final. Raises LookupError for a configured fault
     that does not exist, and pydantic.ValidationError for one with wrong parameters.
     """
@@ -59,10 +60,12 @@ class Provider:
         *,
         run: int = 0,
         now_ns: int = 0,
+        epoch_ns: int = 0,
         on_ended: Callable[[Entry], None] | None = None,
     ) -> None:
         self._on_ended = on_ended
         self.config = config
+        self.epoch_ns = epoch_ns
         self._calls = 0
         self._in_service = 0
         self._slots: int | None = None
@@ -217,7 +220,7 @@ class Provider:
         for spec in config.faults:
             timeline.add(faults.make(spec, now_ns))
         self.config = config
-        self.policy = policies.make(config)
+        self.policy = policies.make(config, self.epoch_ns)
         self.ledger = Ledger(run, max_entries=config.max_ledger_entries, on_ended=self._on_ended)
         self.faults = timeline
         self._visits: OrderedDict[Marker, int] = OrderedDict()

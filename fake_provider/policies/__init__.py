@@ -1,16 +1,18 @@
 """How a provider limits its callers: one policy per file, each the only class of its file.
 
 The bucket arithmetic is in `budget`; a policy says which buckets there are, what a call costs, and which
-headers tell the caller. To add one: a file here, and its name in `ProviderConfig.policy`.
+headers tell the caller, whichever endpoint it calls. To add one: a file here, and its name in
+`ProviderConfig.policy`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import cast
 
-from fake_provider.budget import Headers
+from fake_provider.budget import Bucket, Headers
 from fake_provider.call import CallRequest, Shortage
 from fake_provider.config import ProviderConfig
 from fake_provider.ledger import Caller
@@ -20,8 +22,10 @@ from fake_provider.plugins import find
 class Policy(ABC):
     """The contract. Each caller (API key and model) has an allowance of its own."""
 
-    def __init__(self, config: ProviderConfig) -> None:
+    def __init__(self, config: ProviderConfig, epoch_ns: int = 0) -> None:
         self.config = config
+        self._epoch_ns = epoch_ns
+        """What to add to the provider's clock to get Unix time."""
 
     @abstractmethod
     def cost(self, request: CallRequest) -> int:
@@ -56,7 +60,21 @@ class Policy(ABC):
         """The buckets as they stand, for people: no API key is shown."""
 
 
-def make(config: ProviderConfig) -> Policy:
+def make(config: ProviderConfig, epoch_ns: int = 0) -> Policy:
     """The policy that the configuration names."""
-    policy = cast(Callable[[ProviderConfig], Policy], find(__name__, Policy, config.policy))
-    return policy(config)
+    policy = cast(Callable[[ProviderConfig, int], Policy], find(__name__, Policy, config.policy))
+    return policy(config, epoch_ns)
+
+
+def level(caller: Caller, limit: str, bucket: Bucket, now_ns: int) -> dict[str, object]:
+    """One bucket as it stands, for people: no API key is shown."""
+    bucket.refill(now_ns)
+    api_key, model = caller
+    return {
+        "key_digest": blake2b(api_key.encode(), digest_size=4).hexdigest(),
+        "model": model,
+        "limit": limit,
+        "per_minute": bucket.per_minute,
+        "capacity": bucket.capacity,
+        "level": bucket.level,
+    }

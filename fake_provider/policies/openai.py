@@ -7,13 +7,12 @@ not documented; this one does not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from fake_provider.budget import Bucket, Headers, openai_cost, rate_limit_headers
 from fake_provider.call import CallRequest, Reason, Shortage
 from fake_provider.config import ProviderConfig
 from fake_provider.ledger import Caller
-from fake_provider.policies import Policy
+from fake_provider.policies import Policy, level
 
 
 @dataclass(slots=True)
@@ -27,8 +26,8 @@ class _Allowance:
 class OpenAI(Policy):
     """TPM and RPM by caller: both must have enough, then both are charged."""
 
-    def __init__(self, config: ProviderConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: ProviderConfig, epoch_ns: int = 0) -> None:
+        super().__init__(config, epoch_ns)
         self._allowances: dict[Caller, _Allowance] = {}
         self._factor = 1.0
 
@@ -75,20 +74,12 @@ class OpenAI(Policy):
                 allowance.tokens.resize(limit * factor, now_ns)
 
     def levels(self, now_ns: int) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = []
-        for (api_key, model), allowance in self._allowances.items():
-            for name, bucket in (("requests", allowance.requests), ("tokens", allowance.tokens)):
-                if bucket is not None:
-                    bucket.refill(now_ns)
-                    key = blake2b(api_key.encode(), digest_size=4).hexdigest()
-                    level = {
-                        "key_digest": key,
-                        "model": model,
-                        "limit": name,
-                        "per_minute": bucket.per_minute,
-                    }
-                    found.append({**level, "capacity": bucket.capacity, "level": bucket.level})
-        return found
+        return [
+            level(caller, name, bucket, now_ns)
+            for caller, allowance in self._allowances.items()
+            for name, bucket in (("requests", allowance.requests), ("tokens", allowance.tokens))
+            if bucket is not None
+        ]
 
     def _allowance(self, now_ns: int, caller: Caller) -> _Allowance:
         allowance = self._allowances.get(caller)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import anthropic
@@ -147,6 +148,34 @@ def test_a_429_without_a_promise_is_tried_again(
     assert raw.retries_taken == 1
     assert retries(provider) == [0, 1]
     assert provider.ledger()["entries"][0].get("not_before_ns") is None
+
+
+def test_the_sdk_obeys_the_promise_of_a_429(provider: ProviderProcess, client: anthropic.Anthropic) -> None:
+    begin(provider, policy="anthropic", requests_per_minute=60, bucket_s=1)
+    for seq in range(3):
+        ask(client, seq)
+    ledger = provider.ledger()
+    throttled = [entry for entry in ledger["entries"] if entry["ending"] == "throttled"]
+    assert ledger["counts"]["completed"] == 3
+    assert len(throttled) == sum(retries(provider)) >= 1
+    assert ledger["counts"]["early_retries"] == 0
+    assert all(entry["not_before_ns"] and entry["reason"] == "requests" for entry in throttled)
+
+
+def test_limits_are_told_as_anthropic_tells_them(
+    provider: ProviderProcess, client: anthropic.Anthropic
+) -> None:
+    begin(provider, policy="anthropic", input_tokens_per_minute=40_000, output_tokens_per_minute=8_000)
+    raw = client.messages.with_raw_response.create(model="m", max_tokens=64, messages=messages(1))
+    reset = datetime.fromisoformat(raw.headers["anthropic-ratelimit-input-tokens-reset"])
+    assert abs((reset - datetime.now(UTC)).total_seconds()) < 60
+    assert raw.headers["anthropic-ratelimit-tokens-limit"] == "48000"
+    begin(provider, policy="anthropic", output_tokens_per_minute=600, bucket_s=1)
+    ask(client)
+    with pytest.raises(anthropic.RateLimitError, match="600 output tokens per minute") as caught:
+        ask(client.with_options(max_retries=0))
+    assert caught.value.response.headers["retry-after"] == "2"
+    assert caught.value.type == "rate_limit_error"
 
 
 def test_wrong_calls_raise_the_sdks_own_errors(

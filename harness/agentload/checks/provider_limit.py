@@ -42,7 +42,7 @@ class ProviderLimit(Check):
         provider = run.profile.provider
         slots_refuse = provider.slots is not None and provider.overflow == "refuse"
         limits = _limits(provider)
-        if not limits and not slots_refuse:
+        if not limits and not slots_refuse and provider.output_tokens_per_minute is None:
             return undecided(
                 self,
                 "the profile's provider has no limit: set tokens_per_minute, requests_per_minute or slots",
@@ -127,7 +127,12 @@ class _Peak(msgspec.Struct, frozen=True):
 
 
 def _limits(provider: ProviderConfig) -> list[_Limit]:
-    found = [("tokens", provider.tokens_per_minute), ("requests", provider.requests_per_minute)]
+    # Output tokens are charged as they are produced: how many a call offers, nobody knows before.
+    found = [
+        ("tokens", provider.tokens_per_minute),
+        ("input tokens", provider.input_tokens_per_minute),
+        ("requests", provider.requests_per_minute),
+    ]
     return [_Limit(unit, rate, rate / 60 * provider.bucket_s) for unit, rate in found if rate is not None]
 
 
@@ -141,7 +146,7 @@ def _peaks(calls: Sequence[LedgerEntry], limit: _Limit) -> list[_Peak]:
 
 
 def _cost(call: LedgerEntry, limit: _Limit) -> float:
-    return call.charged_tokens if limit.unit == "tokens" else 1.0
+    return 1.0 if limit.unit == "requests" else call.charged_tokens
 
 
 def _envelope_words(peak: _Peak, over: bool, details: dict[str, Any]) -> str:

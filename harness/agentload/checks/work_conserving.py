@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.evidence.allowance import admitted, permitted
+from agentload.evidence.allowance import admitted, permitted, replayable
 from agentload.evidence.fairness import TRANSIT_NS
 from agentload.evidence.hidden_queue import Wait, waits
 from agentload.evidence.history import counted_phases
@@ -65,6 +65,8 @@ class WorkConserving(Check):
 
     def judge(self, run: Run) -> Verdict:
         """Sweep over the run: free slots, eligible work, and what the provider would have admitted."""
+        if not replayable(run.profile.provider):
+            return undecided(self, "when the provider's limit binds cannot be told from its ledger")
         windows = self._windows(run)
         waited = waits(run.records, run.ledger)
         if not windows or not enough(len(run.ledger), 50):

@@ -45,6 +45,14 @@ def permitted(
     return subtract(merge(clip(free, window)), told_to_wait(ledger))
 
 
+def replayable(provider: ProviderConfig) -> bool:
+    """Whether `permitted` knows all that the provider goes by.
+
+    Its ledger says what a call was charged as it came, but not when each token of an answer went out.
+    """
+    return provider.output_tokens_per_minute is None
+
+
 def told_to_wait(ledger: Iterable[LedgerEntry]) -> list[Interval]:
     """When the provider wanted no calls: from each refusal to the instant that it named."""
     return merge(
@@ -82,8 +90,10 @@ class _Allowance:
     def _of(self, model: str) -> list[tuple[Bucket, bool]]:
         """The model's buckets, each with whether it counts tokens (else requests)."""
         if model not in self._buckets:
-            tokens, requests = self._provider.tokens_per_minute, self._provider.requests_per_minute
-            seconds, keep = self._provider.bucket_s, self._keep
+            provider = self._provider
+            tokens = provider.tokens_per_minute or provider.input_tokens_per_minute
+            requests = provider.requests_per_minute
+            seconds, keep = provider.bucket_s, self._keep
             made: list[tuple[Bucket, bool]] = []
             if tokens is not None:
                 made.append((Bucket(tokens * keep, seconds, 0), True))
