@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _LIMITS = {
     "openai": ("tokens_per_minute",),
+    "azure": ("tokens_per_minute",),
     "anthropic": ("input_tokens_per_minute", "output_tokens_per_minute"),
 }
 """Policy → the limits on tokens that it knows; policy none ignores them all."""
-_ALL_LIMITS = [name for names in _LIMITS.values() for name in names]
+_ALL_LIMITS = sorted({name for names in _LIMITS.values() for name in names})
 
 
 class LatencyConfig(BaseModel):
@@ -49,7 +50,7 @@ class ProviderConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    policy: Literal["openai", "anthropic", "none"] = "openai"
+    policy: Literal["openai", "anthropic", "azure", "none"] = "openai"
     tokens_per_minute: float | None = Field(default=None, gt=0)
     """Of the policies that count input and output together."""
     input_tokens_per_minute: float | None = Field(default=None, gt=0)
@@ -57,7 +58,8 @@ class ProviderConfig(BaseModel):
     output_tokens_per_minute: float | None = Field(default=None, gt=0)
     requests_per_minute: float | None = Field(default=None, gt=0)
     bucket_s: float = Field(default=60.0, gt=0, le=3600)
-    """Seconds of allowance the buckets hold. OpenAI's hold 60; short profiles say 2, else nothing binds."""
+    """Seconds of allowance the buckets hold. OpenAI's hold 60; short profiles say 2, else nothing binds.
+    With policy azure, the length of its windows."""
     slots: int | None = Field(default=None, ge=1)
     """Calls in service at once; None: no bound."""
     overflow: Literal["refuse", "queue"] = "refuse"

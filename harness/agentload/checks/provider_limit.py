@@ -133,7 +133,9 @@ def _limits(provider: ProviderConfig) -> list[_Limit]:
         ("input tokens", provider.input_tokens_per_minute),
         ("requests", provider.requests_per_minute),
     ]
-    return [_Limit(unit, rate, rate / 60 * provider.bucket_s) for unit, rate in found if rate is not None]
+    # Around the edge of a fixed window, one window's worth follows upon another.
+    burst_s = provider.bucket_s * (2 if provider.policy == "azure" else 1)
+    return [_Limit(unit, rate, rate / 60 * burst_s) for unit, rate in found if rate is not None]
 
 
 def _peaks(calls: Sequence[LedgerEntry], limit: _Limit) -> list[_Peak]:

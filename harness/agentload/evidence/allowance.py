@@ -46,11 +46,11 @@ def permitted(
 
 
 def replayable(provider: ProviderConfig) -> bool:
-    """Whether `permitted` knows all that the provider goes by.
+    """Whether `permitted` knows all that the provider goes by: buckets, charged as calls come.
 
-    Its ledger says what a call was charged as it came, but not when each token of an answer went out.
+    It does not know when each token of an answer went out, nor where a fixed window began.
     """
-    return provider.output_tokens_per_minute is None
+    return provider.output_tokens_per_minute is None and provider.policy != "azure"
 
 
 def told_to_wait(ledger: Iterable[LedgerEntry]) -> list[Interval]:
