@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import SystemRandom
 from typing import Any
 
-from agentload.scheduler.admission import Admission
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.deadlines import Deadlines
 from agentload.scheduler.dispatcher import Dispatcher
@@ -15,6 +14,7 @@ from agentload.scheduler.pool import Pool
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.tenants import TenantLane, Ticket
 from agentload.scheduler.work import Request
+from scheduler_kit import Exact
 
 # ---------------------------------------------------------------- order and accounts
 
@@ -150,7 +150,7 @@ class NeverLooksAgain(Deadlines):
         return now_ns + 10**18
 
 
-class WaitsForEver(Admission):
+class WaitsForEver(Exact):
     """Nothing that waits is ever too old."""
 
     deadlines = NeverLooksAgain
@@ -191,7 +191,7 @@ class NeverGathers(Dispatcher):
 # ---------------------------------------------------------------- admission
 
 
-class DispatchesOne(Admission):
+class DispatchesOne(Exact):
     """Starts one at a time, however many could."""
 
     def _dispatch(self, now_ns: int) -> None:
@@ -200,14 +200,14 @@ class DispatchesOne(Admission):
             self._start(now_ns, ticket)
 
 
-class LosesTheExpired(Admission):
+class LosesTheExpired(Exact):
     """What has waited too long is dropped, and nobody is told."""
 
     def _expire(self, ticket: Ticket, reason: Reason) -> None:
         self._withdraw(ticket)
 
 
-class CountsRefusalsAsAdmitted(Admission):
+class CountsRefusalsAsAdmitted(Exact):
     """Whoever came was admitted."""
 
     def _refused_to_wait(self, now_ns: int, ticket: Ticket) -> Any:
@@ -217,7 +217,7 @@ class CountsRefusalsAsAdmitted(Admission):
         return refused
 
 
-class PassingLane(Admission):
+class PassingLane(Exact):
     """Passes over nobody: never gathers."""
 
     dispatcher = NeverGathers
@@ -230,7 +230,7 @@ class AsIfServiceTookNoTime(Deadlines):
         return 0
 
 
-class DropsOnlyTheExpired(Admission):
+class DropsOnlyTheExpired(Exact):
     """Starts whatever has not expired yet."""
 
     deadlines = AsIfServiceTookNoTime
@@ -243,7 +243,7 @@ class LearnsNothing(Estimator):
         pass
 
 
-class Unlearning(Admission):
+class Unlearning(Exact):
     """Estimates are what was declared."""
 
     estimator = LearnsNothing

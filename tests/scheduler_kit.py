@@ -18,6 +18,7 @@ from agentload.scheduler.config import (
     TenantConfig,
     UpstreamLimits,
 )
+from agentload.scheduler.estimate import Estimator
 from agentload.scheduler.fair_queue import FairQueue
 
 NS = 1_000_000_000
@@ -83,6 +84,24 @@ def gateway(
     )
 
 
+OWN_KIND = "own-"
+"""How the workflow of a request begins whose kind is its own."""
+
+
+class _PerKind(Estimator):
+    """Learns nothing from requests whose kind is their own: their estimates are meant to be exact."""
+
+    def served(self, now_ns: int, request: Request, output_tokens: int, service_ns: int) -> None:
+        if not request.workflow.startswith(OWN_KIND):
+            super().served(now_ns, request, output_tokens, service_ns)
+
+
+class Exact(Admission):
+    """What its requests are expected to need is what they say, unless they name a workflow."""
+
+    estimator = _PerKind
+
+
 class Scene:
     """Submits, lets time pass, ends calls; remembers every event and what each tenant was served."""
 
@@ -91,7 +110,7 @@ class Scene:
         config: GatewayConfig,
         *,
         policy: type[FairQueue] | None = None,
-        admission: type[Admission] = Admission,
+        admission: type[Admission] = Exact,
         seed: int = 1,
     ) -> None:
         self.admission = admission(config, Random(seed), policy=policy)
@@ -123,7 +142,7 @@ class Scene:
             "text_chars": 0,
             "max_output_tokens": tokens,
             "arrived_ns": self.now_ns,
-            "workflow": f"kind-{self._last_id}",
+            "workflow": f"{OWN_KIND}{self._last_id}",
         }
         request = Request(id=self._last_id, tenant=tenant, **(values | fields))
         self._real_tokens[request.id] = tokens if real_tokens is None else real_tokens

@@ -21,7 +21,7 @@ from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.policies.sfq import StartTimeFairQueue
 from agentload.scheduler.pool import Pool
 from scheduler_books import KINDS, LIMITS, WORKING, Books, Op, busy_gateway, startable
-from scheduler_kit import MS, NS, Scene, gateway, serve_backlogged
+from scheduler_kit import MS, NS, Exact, Scene, gateway, serve_backlogged
 from scheduler_scenes import broken_bounds
 
 SLEEPER_CREDIT = 2_000
@@ -33,7 +33,7 @@ class Core:
     """The classes that a scheduler is made of."""
 
     policy: type[FairQueue] | None = None
-    admission: type[Admission] = Admission
+    admission: type[Admission] = Exact
     pool: type[Pool] = Pool
     service_class: type[ServiceClass] = ServiceClass
 
@@ -100,7 +100,9 @@ def work_conservation(core: Core, random: Random) -> None:
         if kind != "refused":
             books.apply((kind, which, size, 0))
             # What a job is expected to take is what it declares.
-            books.scene.admission._estimator._kinds.clear()  # pyright: ignore[reportPrivateUsage]
+            estimator = books.scene.admission._estimator  # pyright: ignore[reportPrivateUsage]
+            estimator._tenants.clear()  # pyright: ignore[reportPrivateUsage]
+            estimator._newcomers.clear()  # pyright: ignore[reportPrivateUsage]
             assert startable(books) == []
 
 

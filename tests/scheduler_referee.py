@@ -14,7 +14,7 @@ from typing import Any
 from agentload.scheduler.admission import Admission, Dispatched, Event, Refused, Request
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.reasons import Reason
-from scheduler_kit import MS, Scene, gateway
+from scheduler_kit import MS, Exact, Scene, gateway
 
 UNIT = 1_000_000
 PER_TOKEN = 1_000
@@ -64,7 +64,7 @@ class Referee:
         max_queue: int = 5,
         tenant_max_queue: int = 3,
         policy: type[FairQueue] | None = None,
-        admission: type[Admission] = Admission,
+        admission: type[Admission] = Exact,
     ) -> None:
         config = gateway(
             slots=slots,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentload.scheduler.admission import Dispatched, Expired
 from agentload.scheduler.config import ClassConfig, EstimationConfig, UpstreamLimits
-from agentload.scheduler.estimate import NEWCOMERS, STALE_NS, Estimator, MovingMean
+from agentload.scheduler.estimate import KINDS, NEWCOMERS, STALE_NS, Estimator, MovingMean
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.work import Request, WorkEstimate
 from scheduler_kit import MS, NS, Scene, gateway
@@ -63,8 +63,31 @@ def test_an_estimate_is_never_below_what_was_learnt(outputs: list[int], declared
 
 def test_every_kind_is_learnt_by_itself() -> None:
     estimator = learnt(4_000)
+    for _ in range(3):
+        for other in (request(16, workflow="w"), request(16, tenant="b"), request(16, model="n")):
+            estimator.served(0, other, 16, NS)
     for other in (request(16, workflow="w"), request(16, tenant="b"), request(16, model="n")):
         assert estimator.output_tokens(other) == 16
+    assert estimator.output_tokens(request(16)) == 4_000
+
+
+def test_a_new_workflow_every_time_does_not_keep_a_tenant_unknown() -> None:
+    estimator = learnt(default_output_tokens=32)
+    for n in range(200):
+        expected = estimator.output_tokens(request(None, workflow=f"w{n}"))
+        assert expected == (32 if n == 0 else 500)
+        estimator.served(0, request(None, workflow=f"w{n}"), 400, NS)
+    assert len(estimator) <= KINDS
+    assert estimator.output_tokens(request(16, workflow="new")) == 400, "never less than was learnt"
+    assert estimator.output_tokens(request(900, workflow="new")) == 900, "and no discount for what is new"
+
+
+def test_nobody_pushes_out_what_was_learnt_of_others() -> None:
+    estimator = learnt(4_000, max_keys=50)
+    for n in range(2_000):
+        estimator.served(0, request(None, tenant="restless", workflow=f"w{n}"), 10, NS)
+    assert estimator.output_tokens(request(16)) == 4_000
+    assert len(estimator) <= 50
 
 
 def test_the_window_bounds_how_long_the_past_counts() -> None:
@@ -101,6 +124,45 @@ def test_a_reservation_is_what_was_learnt_and_settles_to_what_it_was() -> None:
         scene.end(scene.submit("a", 4096, real_tokens=200, workflow="chat"))
     third = scene.submit("a", 4096, workflow="chat")
     assert scene.reservations[third.id].reservation.units == pytest.approx(0.25)
+
+
+def shares_of_tokens(
+    per_call: dict[str, dict[str, Any]], users: dict[str, int], jobs: int = 3_000
+) -> list[float]:
+    """What each of two tenants gets of the tokens, keeping so many requests waiting or running."""
+    scene = Scene(gateway(slots=4, tenant_slots=4))
+    for tenant, count in users.items():
+        for _ in range(count):
+            scene.submit(tenant, 100, **per_call[tenant])
+    for _ in range(jobs):
+        scene.now_ns += MS
+        ended = next(iter(scene.running.values()))
+        scene.end(ended)
+        scene.submit(ended.tenant, 100, **per_call[ended.tenant])
+    total = sum(scene.work.values())
+    return [scene.work[tenant] / total for tenant in users]
+
+
+def test_silence_about_tools_buys_no_share() -> None:
+    declared: dict[str, dict[str, Any]] = {"honest": {"tool_calls": 8, "tool_seconds": 20.0}, "silent": {}}
+    shares = shares_of_tokens(declared, {"honest": 16, "silent": 16})
+    assert shares == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_ten_more_turns_than_declared_cost_ten_more_calls_of_share() -> None:
+    """Each turn is a call: whoever wants eleven times as many gets its share, and no more."""
+    kinds: dict[str, dict[str, Any]] = {"one": {"tool_calls": 1}, "eleven": {"tool_calls": 1}}
+    shares = shares_of_tokens(kinds, {"one": 8, "eleven": 88})
+    assert shares == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_what_was_not_expected_is_counted() -> None:
+    scene = Scene(gateway())
+    for real in (50, 200):
+        scene.end(scene.submit("a", 100, real_tokens=real))
+    counters = scene.snapshot.counters
+    assert (counters.estimated_output_tokens, counters.output_tokens) == (200, 250)
+    assert counters.underestimated_output_tokens == 100
 
 
 # ---------------------------------------------------------------- deadlines

@@ -70,7 +70,7 @@ def test_the_books_notice_capacity_that_was_never_taken(monkeypatch: pytest.Monk
 def forget(books: Books) -> None:
     """Whatever was learnt: what a job is expected to take is what it declares."""
     estimator = books.scene.admission._estimator
-    estimator._kinds.clear()
+    estimator._tenants.clear()
     estimator._newcomers.clear()
 
 

@@ -12,6 +12,7 @@ NAMES = (
     "deadlines",
     "disconnects",
     "herd",
+    "liar",
     "limit-edges",
     "long-jobs",
     "overload",

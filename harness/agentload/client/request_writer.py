@@ -16,6 +16,8 @@ from agentload.model import Arrival, Job
 from agentload.targets import Target
 from fake_provider.marker import Marker, message
 
+MOST_HEADS = 10_000
+"""Kinds of requests whose heads are kept: some tenants name a new workflow every time."""
 SEQ_BITS = 24
 """What a marker holds of a request's number."""
 _Kind = tuple[str, str, str, bool, int]
@@ -88,6 +90,8 @@ class RequestWriter:
         ]
         before_length = f"POST {target.path} HTTP/1.1\r\n{_lines(fields)}Content-Length: "
         standing = target.standing_headers(tenant, service_class, workflow, attempt)
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
         head = self._heads[kind] = (before_length, f"\r\n{_lines(standing)}")
         return head
 

@@ -48,7 +48,7 @@ class _NothingLearnt(Estimator):
         service_ns: int,
     ) -> None:
         """Durations are still learnt, for deadlines; tokens are not."""
-        self._experience(request).service.add(now_ns, service_ns)
+        self._experience(request)[1].service.add(now_ns, service_ns)
 
 
 class _Unlearning(Admission):

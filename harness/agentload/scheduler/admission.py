@@ -168,8 +168,9 @@ class Admission:
             self._end_unanswered(now_ns, ticket, input_tokens, output_tokens)
             self._counters.failed += 1
             return
-        work = self._meter.work(ticket.request, input_tokens, output_tokens)
+        work = self._meter.tokens(input_tokens + output_tokens)
         self._note_output(now_ns, ticket, output_tokens)
+        self._counters.note_estimate(ticket.estimated_output_tokens, output_tokens)
         self._estimator.served(now_ns, ticket.request, output_tokens, now_ns - ticket.started_ns)
         ticket.service_class.served(now_ns, ticket, work)
         self._end(now_ns, ticket, work, input_tokens, output_tokens)
@@ -266,6 +267,7 @@ class Admission:
             draining=self._draining,
             tenants=tenants,
             held_since_ns=self._held_since_ns,
+            coefficients=self._config.estimation,
         )
 
     def expected_units(self, request: Request) -> float:
@@ -459,7 +461,7 @@ class Admission:
         self._book.unanswered(ticket.request, None)
 
     def _fell_short(self, now_ns: int, ticket: Ticket, input_tokens: int, output_tokens: int) -> None:
-        """It cost the tokens it used; declared tool work is charged only to calls that were answered."""
+        """It cost the tokens it used."""
         self._note_output(now_ns, ticket, output_tokens)
         self._estimator.lasted(now_ns, ticket.request, now_ns - ticket.started_ns)
         self._end(

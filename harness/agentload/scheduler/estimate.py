@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
 
 from agentload.scheduler.config import EstimationConfig
 from agentload.scheduler.work import Request
@@ -14,6 +13,10 @@ SERVICE_WINDOW = 50
 STALE_NS = 30_000_000_000
 """An expected duration that nothing has confirmed for so long refuses nobody: refusing everything on the
 strength of it would stop the learning, and the refusals would never end."""
+
+
+KINDS = 32
+"""Kinds of requests (workflow and model) that are remembered of one tenant."""
 
 
 class MovingMean:
@@ -93,77 +96,125 @@ class Experience:
         self.service = ServiceTime()
 
 
+class _Tenant:
+    """What one tenant's requests were like: all of them, and each kind by itself."""
+
+    __slots__ = ("all_output_tokens", "kinds")
+
+    def __init__(self, window: int) -> None:
+        self.all_output_tokens = MovingMean(window)
+        self.kinds: OrderedDict[tuple[str, str], Experience] = OrderedDict()
+        """By workflow and model, the least recently used first."""
+
+
 NEWCOMERS = 1_000
-"""Kinds that came once and are waited for to come again, at most."""
+"""Tenants that came once and are waited for to come again, at most."""
 
 
 class Estimator:
-    """Experience by tenant, workflow and model; the least recently used kinds are forgotten.
+    """Experience by tenant, workflow and model; what is new of a tenant is thought of as its other work.
 
-    A kind that came once teaches nothing until it comes again, and most visitors never do: they are kept
-    apart, few of them, so that memory does not grow by a kind with each.
+    The workflow is what the caller writes into a header: one that writes another name every time must neither
+    stay unknown for ever nor push out what was learnt of others. So the tenant as a whole is remembered, too,
+    and it has KINDS kinds at most; beyond `max_keys` kinds in all, the tenant least recently served is
+    forgotten whole. Who came once teaches nothing until it comes again, and most visitors never do: they are
+    kept apart, few of them, so that memory does not grow with each.
     """
 
     def __init__(self, config: EstimationConfig, max_keys: int) -> None:
         self._config = config
         self._max_keys = max_keys
-        self._kinds: OrderedDict[Hashable, Experience] = OrderedDict()
-        self._newcomers: OrderedDict[Hashable, Experience] = OrderedDict()
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        """The least recently served first."""
+        self._newcomers: OrderedDict[str, _Tenant] = OrderedDict()
+        """Of one kind each."""
+        self._kinds = 0
+        """Of tenants that are no newcomers."""
 
     def __len__(self) -> int:
-        return len(self._kinds) + len(self._newcomers)
+        return self._kinds + len(self._newcomers)
 
     def output_tokens(self, request: Request) -> int:
         """Expected output: what was declared, corrected by what this kind of request really produced.
 
         A caller that declares much is charged what it usually needs, with a safety margin; one that declares
-        less than it produces is charged what it produces. Never less than was learnt.
+        less than it produces is charged what it produces. Never less than was learnt. For a kind that is new
+        the tenant's mean is the least; it earns no discount by what other kinds needed.
         """
         declared = request.max_output_tokens
-        experience = self._known(_kind(request))
-        if experience is None or not experience.output_tokens.count:
+        tenant = self._known(request.tenant)
+        if tenant is None or not tenant.all_output_tokens.count:
             return self._config.default_output_tokens if declared is None else declared
+        experience = tenant.kinds.get((request.workflow, request.model))
+        if experience is None or not experience.output_tokens.count:
+            return self._of_a_new_kind(tenant.all_output_tokens.mean, declared)
         learnt = experience.output_tokens.mean
         with_margin = learnt * self._config.safety_multiplier
         return math.ceil(max(learnt, with_margin if declared is None else min(declared, with_margin)))
 
+    def _of_a_new_kind(self, learnt: float, declared: int | None) -> int:
+        if declared is None:
+            return math.ceil(learnt * self._config.safety_multiplier)
+        return max(declared, math.ceil(learnt))
+
     def service_ns(self, now_ns: int, request: Request) -> int | None:
         """Time that is enough for this kind of request, or None when there is nothing recent to go by."""
-        experience = self._known(_kind(request))
+        tenant = self._known(request.tenant)
+        experience = None if tenant is None else tenant.kinds.get((request.workflow, request.model))
         return None if experience is None else experience.service.enough_ns(now_ns)
 
     def served(self, now_ns: int, request: Request, output_tokens: int, service_ns: int) -> None:
         """Learn from a call that was answered whole."""
-        experience = self._experience(request)
+        tenant, experience = self._experience(request)
+        tenant.all_output_tokens.add(output_tokens)
         experience.output_tokens.add(output_tokens)
         experience.service.add(now_ns, service_ns)
 
     def lasted(self, now_ns: int, request: Request, service_ns: int) -> None:
         """Learn from a call that was cut off."""
-        self._experience(request).service.cut_off(now_ns, service_ns)
+        self._experience(request)[1].service.cut_off(now_ns, service_ns)
 
-    def _experience(self, request: Request) -> Experience:
-        kind = _kind(request)
-        experience = self._kinds.get(kind)
+    def _known(self, name: str) -> _Tenant | None:
+        return self._tenants.get(name) or self._newcomers.get(name)
+
+    def _experience(self, request: Request) -> tuple[_Tenant, Experience]:
+        name, kind = request.tenant, (request.workflow, request.model)
+        tenant = self._tenants.get(name)
+        if tenant is None:
+            tenant = self._newcomers.pop(name, None)
+            if tenant is None:
+                return self._first_seen(name, kind)
+            self._tenants[name] = tenant
+            self._kinds += len(tenant.kinds)
+        self._tenants.move_to_end(name)
+        experience = tenant.kinds.get(kind)
         if experience is None:
-            experience = self._newcomers.pop(kind, None)
-            if experience is None:
-                return self._first_seen(kind)
-            self._kinds[kind] = experience
-        self._kinds.move_to_end(kind)
-        return experience
+            experience = self._new_kind(tenant, kind)
+        tenant.kinds.move_to_end(kind)
+        return tenant, experience
 
-    def _first_seen(self, kind: Hashable) -> Experience:
-        if self._newcomers and len(self._newcomers) >= min(NEWCOMERS, self._max_keys - len(self._kinds)):
+    def _first_seen(self, name: str, kind: tuple[str, str]) -> tuple[_Tenant, Experience]:
+        if self._newcomers and len(self._newcomers) >= min(NEWCOMERS, self._max_keys - self._kinds):
             self._newcomers.popitem(last=False)
         elif len(self) >= self._max_keys:
-            self._kinds.popitem(last=False)
-        experience = self._newcomers[kind] = Experience(self._config.update_window)
+            self._forget_tenant()
+        tenant = self._newcomers[name] = _Tenant(self._config.update_window)
+        experience = tenant.kinds[kind] = Experience(self._config.update_window)
+        return tenant, experience
+
+    def _new_kind(self, tenant: _Tenant, kind: tuple[str, str]) -> Experience:
+        if len(tenant.kinds) >= KINDS:
+            tenant.kinds.popitem(last=False)
+        else:
+            self._kinds += 1
+        experience = tenant.kinds[kind] = Experience(self._config.update_window)
+        while len(self) > self._max_keys and (self._newcomers or len(self._tenants) > 1):
+            if self._newcomers:
+                self._newcomers.popitem(last=False)
+            else:
+                self._forget_tenant()
         return experience
 
-    def _known(self, kind: Hashable) -> Experience | None:
-        return self._kinds.get(kind) or self._newcomers.get(kind)
-
-
-def _kind(request: Request) -> Hashable:
-    return (request.tenant, request.workflow, request.model)
+    def _forget_tenant(self) -> None:
+        _, forgotten = self._tenants.popitem(last=False)
+        self._kinds -= len(forgotten.kinds)

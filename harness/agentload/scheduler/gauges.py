@@ -10,7 +10,8 @@ COUNTED = "offered refused admitted dispatched completed failed expired cancelle
 
 
 def gauges(seen: Snapshot) -> dict[str, float]:
-    """What waits and runs, units last; and how many requests there have been, under `counted.`."""
+    """What waits and runs, units last; output so far, and what of it was not expected; and how many requests
+    there have been, under `counted.`."""
     classes = seen.classes.values()
     return {
         "waiting": float(seen.waiting),
@@ -19,6 +20,8 @@ def gauges(seen: Snapshot) -> dict[str, float]:
         "waiting_units": sum(one.waiting_units for one in classes),
         "waiting_bytes": float(sum(one.waiting_bytes for one in classes)),
         "tenants_held": float(seen.tenants_held),
+        "output_tokens": float(seen.counters.output_tokens),
+        "underestimated_output_tokens": float(seen.counters.underestimated_output_tokens),
         **counted(seen.counters),
     }
 

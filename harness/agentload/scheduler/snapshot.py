@@ -7,7 +7,9 @@ from heapq import nlargest
 
 import msgspec
 
+from agentload.scheduler.binding import Binding, binding
 from agentload.scheduler.classes import ServiceClass
+from agentload.scheduler.config import EstimationConfig
 from agentload.scheduler.congestion import UNLIMITED
 from agentload.scheduler.dispatcher import Dispatcher
 from agentload.scheduler.limits import ProviderLimits
@@ -37,6 +39,19 @@ class Counters(msgspec.Struct):
     retried: int = 0
     """Times a call that failed went back to its queue. Such a request counts as admitted once."""
     refused_by: dict[Reason, int] = msgspec.field(default_factory=dict[Reason, int])
+    estimated_output_tokens: int = 0
+    """Of completed calls, as expected when they began."""
+    output_tokens: int = 0
+    """Of completed calls, as produced."""
+    underestimated_output_tokens: int = 0
+    """Of these, what was not expected: too little of one call is not made up for by too much of another."""
+
+    def note_estimate(self, estimated: int, produced: int) -> None:
+        """A call was completed."""
+        self.estimated_output_tokens += estimated
+        self.output_tokens += produced
+        if produced > estimated:
+            self.underestimated_output_tokens += produced - estimated
 
 
 class ClassSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +77,8 @@ class ClassSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Work units beyond the nominal share."""
     tag: float = 0.0
     """Its place among classes in virtual time, in micro-units per weight."""
+    binding: Binding | None = None
+    """What the next in line waits for; None when nothing waits, or nothing keeps it."""
     promised_until_ns: int = 0
     """The last place in the queue that a refused caller was promised; at or before `at_ns`: none is open."""
 
@@ -152,9 +169,14 @@ def take_snapshot(
     draining: bool,
     tenants: int,
     held_since_ns: int | None = None,
+    coefficients: EstimationConfig,
 ) -> Snapshot:
-    """Read everything; changes nothing."""
-    classes = {cls.name: _class(now_ns, cls) for cls in dispatcher.classes.values()}
+    """Read everything; changes nothing. `coefficients`: to tell what wide jobs are wide with."""
+    limits = dispatcher.limits
+    classes = {
+        cls.name: _class(now_ns, cls, binding(now_ns, cls, limits, coefficients))
+        for cls in dispatcher.classes.values()
+    }
     return Snapshot(
         at_ns=now_ns,
         draining=draining,
@@ -170,7 +192,7 @@ def take_snapshot(
     )
 
 
-def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
+def _class(now_ns: int, cls: ServiceClass, binds: Binding | None) -> ClassSnapshot:
     queue, share = cls.queue, cls.share
     return ClassSnapshot(
         pool=cls.pool.name,
@@ -187,6 +209,7 @@ def _class(now_ns: int, cls: ServiceClass) -> ClassSnapshot:
         borrowing=cls.pool.borrowing(share),
         borrowed_units=max(0, share.units_used - share.nominal_units) / UNIT,
         tag=share.tag,
+        binding=binds,
         promised_until_ns=cls.promises.until_ns,
     )
 

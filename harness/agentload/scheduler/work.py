@@ -90,15 +90,19 @@ class WorkMeter:
         self._per_second = coefficients.units_per_tool_second * UNIT
 
     def work(self, request: Request, input_tokens: int, output_tokens: int) -> int:
-        """Micro-units of tokens and tools, at least 1: work that cost nothing could be done without end.
+        """Micro-units of tokens and tools as declared, at least 1: work that cost nothing would have no end.
 
-        Tool work counts as declared, because nobody reports what the tools really took.
+        What a caller says of its tools decides how wide its reservation is, and what it is charged until its
+        call ends; then it is charged for tokens alone (`tokens`). Nobody reports what the tools of a chat
+        call took, they use nothing of ours or the provider's, and a charge that rests on the caller's word
+        would give a larger share to whoever keeps silent about them. A turn that a tool leads to is a call of
+        its own, and pays for itself, declared or not.
         """
         tools = request.tool_calls * self._per_call + request.tool_seconds * self._per_second
         return max(1, round((input_tokens + output_tokens) * self._per_token + tools))
 
     def tokens(self, tokens: int) -> int:
-        """Micro-units of tokens alone, at least 1."""
+        """Micro-units of tokens alone, as measured, at least 1: what a call costs in the end."""
         return max(1, round(tokens * self._per_token))
 
 

@@ -97,7 +97,13 @@ class ChatWorkload(Workload):
     """Share of the requests that ask for a stream: 0 to 1, or true and false."""
     deadline_s: float | None = Field(default=None, gt=0, le=3600)
     """Sent as `X-Deadline-Ms`: the answer is worthless later than this after the request was due."""
-    workflow: str = Field(default="chat", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=64)
+    workflow: str = Field(default="chat", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=48)
+    new_workflows: bool = False
+    """Every request names a workflow that has never been there before: its caller wants to stay unknown."""
+    tool_calls: int = Field(default=0, ge=0, le=100_000)
+    """Tool calls that the caller declares (`X-Expected-Tool-Calls`); no tool is called."""
+    tool_seconds: float = Field(default=0.0, ge=0, le=86_400)
+    """Seconds of tool time that it declares, beside the calls."""
 
     @model_validator(mode="after")
     def _marker_fits(self) -> Self:
@@ -106,15 +112,18 @@ class ChatWorkload(Workload):
         return self
 
     def job(self, random: Random, output_tokens: Callable[[Random], int]) -> Job:
-        """Three draws, in the order input, output, stream."""
+        """Three draws, in the order input, output, stream; a fourth for the name of a new workflow."""
         entered = max(MARKER_TOKENS, self.input_tokens.draw(random))
         wanted = min(output_tokens(random), self.max_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
+        streams = random.random() < self.stream
         return Job(
             input_tokens=entered,
             output_tokens=wanted,
             declared_output_tokens=self.max_tokens,
-            stream=random.random() < self.stream,
-            workflow=self.workflow,
+            stream=streams,
+            workflow=f"{self.workflow}-{random.getrandbits(48):x}" if self.new_workflows else self.workflow,
+            tool_calls=self.tool_calls,
+            tool_ns=round(self.tool_seconds * NS),
             deadline_ns=None if self.deadline_s is None else round(self.deadline_s * NS),
         )
 

@@ -20,6 +20,6 @@ class Fixed(ChatWorkload):
         return self.job(random, lambda _: self.output_tokens)
 
     def always(self) -> Job | None:
-        """Unless the prompts differ, or only some ask for a stream."""
-        same = self.input_tokens.is_constant and self.stream in (0, 1)
+        """Unless the prompts differ, or only some ask for a stream, or each has a workflow of its own."""
+        same = self.input_tokens.is_constant and self.stream in (0, 1) and not self.new_workflows
         return self.draw(Random(0), 0) if same else None
