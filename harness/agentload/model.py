@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentload.scheduler.config import GatewayConfig
 from fake_provider.config import ProviderConfig
@@ -54,6 +54,58 @@ class ClientShare(Noun):
     client: Spec
 
 
+class ToolUse(Noun):
+    """A call of a tool, as a step of a job. Our provider has such tools (`fake_provider/tools.py`)."""
+
+    name: str = Field(default="tool", pattern=r"^[A-Za-z0-9_.-]+$", max_length=64)
+    seconds: float = Field(default=0.0, ge=0, le=3_600)
+    """How long it takes."""
+    side_effect: bool = False
+    """Whether calling it changes something: such effects are counted."""
+    fail_first: int = Field(default=0, ge=0)
+    """So many of its first calls fail, without effect."""
+    hang_first: int = Field(default=0, ge=0)
+    """So many of its first calls have their effect, and never answer."""
+    timeout_s: float | None = Field(default=None, gt=0, le=3_600)
+    """Longest call. None: as the gateway has it."""
+
+
+class JobStep(Noun):
+    """One step of a job: a chat call of the size that the tenant's workload draws, or a tool. Exactly one."""
+
+    chat: bool = False
+    tool: ToolUse | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, written: Any) -> Any:
+        return {"chat": True} if written == "chat" else written
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.chat == (self.tool is not None):
+            raise ValueError("must be either `chat` or `{tool: {…}}`")
+        return self
+
+
+class JobOrder(Noun):
+    """Makes a tenant's arrivals durable jobs: POST /v1/jobs, then asked for until they have ended."""
+
+    steps: tuple[JobStep, ...] = Field(min_length=1, max_length=100)
+    deadline_s: float = Field(default=30.0, gt=0, le=86_400)
+    """From the due time; sent as `deadline_ms`."""
+    max_attempts: int | None = Field(default=None, ge=1, le=1_000)
+    """Failed deliveries that the caller allows. None: as many as the gateway does."""
+    poll_s: float = Field(default=0.5, ge=0.01, le=60)
+    """Between two questions after the job."""
+    timeout_s: float = Field(default=5.0, gt=0, le=600)
+    """How long an answer is waited for, whatever is asked."""
+    grace_s: float = Field(default=5.0, ge=0, le=600)
+    """How long after its deadline a job is still asked for before it is given up."""
+    confirm_s: float = Field(default=2.0, ge=0, le=600)
+    """How long after it was seen to have ended a job is asked for once more: an end must last."""
+
+
 class Tenant(Noun):
     """One tenant; a profile's `count: 3` has already become `quiet-1`, `quiet-2`, `quiet-3`."""
 
@@ -74,6 +126,8 @@ class Tenant(Noun):
     clients: tuple[ClientShare, ...] = ()
     """A population: then `client` is its most frequent member, and `behaviours.client_of` says which one a
     logical request has. Empty: every request has `client`."""
+    job: JobOrder | None = None
+    """Its arrivals are durable jobs of these steps. None: they are chat calls."""
 
 
 class Fault(Noun):
@@ -293,6 +347,78 @@ class LedgerEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """`x-stainless-retry-count`, when present."""
 
 
+class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """One durable job, as its client saw it: accepted or not, what was promised, how it ended, if ever."""
+
+    seq: int
+    tenant: str
+    service_class: str
+    phase: str
+    due_ns: int
+    deadline_ns: int
+    """By when it must have ended; beyond that and the client's grace it was not asked for any more."""
+    key: str
+    """The idempotency key of every POST."""
+    steps: int
+    max_attempts: int | None = None
+    """Failed deliveries that the client allowed."""
+    sent_ns: int | None = None
+    """When the first POST was sent; None: never."""
+    posts: int = 0
+    """A POST that brought no answer, or a refusal that says when to come back, is made again."""
+    status: int = 0
+    """Of the last POST; 0: no answer."""
+    accepted_ns: int | None = None
+    """When the (first) 202 came. None: it was never accepted."""
+    id: str | None = None
+    eta_s: float | None = None
+    """The first ETA that the client was told, in seconds from `told_ns`."""
+    position: int | None = None
+    """The position that came with it."""
+    told_ns: int | None = None
+    state: str | None = None
+    """The terminal state. None: the client never saw one."""
+    reason: str | None = None
+    ended_ns: int | None = None
+    """When the client saw that it had ended: at most one poll later."""
+    gave_up_ns: int | None = None
+    """When the client asked for the last time, of a job that it never saw end."""
+    attempts: int = 0
+    """Failed deliveries, as the gateway says."""
+    deliveries: int = 0
+    """Steps begun, as the gateway says."""
+    polls: int = 0
+    poll_faults: dict[str, int] = {}
+    """Polls that went wrong, by status or transport error."""
+    winners: dict[str, int] = {}
+    """Step (from 0) → the number of the tool call whose result the job has."""
+    relapsed: bool = False
+    """It had ended, and had another end, or none, when it was asked for once more."""
+
+
+class ToolRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """One call of a fake tool, from the provider's ledger, on the run's clock."""
+
+    call: int
+    tool: str
+    arrived_ns: int
+    ended_ns: int | None = None
+    ending: str = "open"
+    """`completed`, `failed` (told to), `cancelled` (its caller left), or `open`."""
+    status: int = 0
+    key: str | None = None
+    """The idempotency key that it was called with."""
+    job: str | None = None
+    step: int | None = None
+    attempt: int | None = None
+    ref: str | None = None
+    """The client's own name of the step: seq and step of the job, the same at every delivery."""
+    side_effect: bool = False
+    effect_ns: int | None = None
+    """When it had its effect. None: it had none."""
+    duplicate: bool = False
+
+
 class Sample(msgspec.Struct, kw_only=True):
     """A gauge reading: `source` is gateway, provider or generator; `values` are numbers, units last."""
 
@@ -359,6 +485,10 @@ class Run(msgspec.Struct, kw_only=True):
     ledger: list[LedgerEntry]
     samples: list[Sample]
     health: GeneratorHealth
+    jobs: list[JobRecord] = msgspec.field(default_factory=list[JobRecord])
+    """Durable jobs, in order of seq; their POSTs are in `records`, too."""
+    tools: list[ToolRecord] = msgspec.field(default_factory=list[ToolRecord])
+    """Calls of tools, in order of arrival."""
     unattributed: int = 0
     """Provider calls that carried no valid marker."""
     ledger_available: bool = True

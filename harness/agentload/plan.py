@@ -107,6 +107,9 @@ def _fingerprint(profile: Profile, seed: int, planned: tuple[Arrival, ...]) -> s
     ]
     digest = sha256(json.dumps([seed, closed], sort_keys=True).encode())
     digest.update(msgspec.json.encode(planned))
+    orders = [[t.name, t.job.model_dump()] for t in profile.tenants if t.job is not None]
+    if orders:
+        digest.update(json.dumps(orders, sort_keys=True).encode())
     return digest.hexdigest()
 
 

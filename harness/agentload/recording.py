@@ -195,11 +195,25 @@ class Recording:
         entries = rundir.ledger_from_provider(raw.entries, names, self.manifest.t0_ns)
         with self.folder.ledger() as ledger:
             ledger.extend(entries)
+        self._write_tools(stage)
         self._complete_health(driver, raw)
         self.manifest.unattributed = raw.strangers
         self.manifest.finished = True
         self.manifest.lines = self.folder.lines()
         self.folder.write_manifest(self.manifest)
+
+    def _write_tools(self, stage: Stage) -> None:
+        """The tools' ledger, where jobs may have called any."""
+        if self.prepared.profile.gateway.jobs is None:
+            return
+        try:
+            entries = stage.tools()
+        except UnreachableError as error:
+            self.ended_by = self.ended_by or error
+            self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
+            return
+        with self.folder.tools() as tools:
+            tools.extend(rundir.tools_from_provider(entries, self.manifest.t0_ns))
 
     def _complete_health(self, driver: LiveDriver, raw: ProviderLedger) -> None:
         """Judge the generator by its records, and add the provider's stalls; a dead driver left nothing."""

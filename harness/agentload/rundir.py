@@ -4,6 +4,8 @@
     records.jsonl    one RequestRecord per line, one per attempt
     ledger.jsonl     one LedgerEntry per line, on the run's clock
     samples.jsonl    one Sample per line
+    jobs.jsonl       one JobRecord per line, where the profile has durable jobs
+    tools.jsonl      one ToolRecord per line, likewise
     generator.json   GeneratorHealth, written at the end
     latency.hlog     HdrHistogram V2 log, written by the driver
     logs/            what the processes said
@@ -28,12 +30,14 @@ from agentload.model import (
     CallEnding,
     Distribution,
     GeneratorHealth,
+    JobRecord,
     LedgerEntry,
     Plan,
     Profile,
     RequestRecord,
     Run,
     Sample,
+    ToolRecord,
 )
 from agentload.redaction import without_secrets
 from agentload.storage import (
@@ -60,6 +64,7 @@ __all__ = [
     "meta",
     "read_manifest",
     "storage_error",
+    "tools_from_provider",
     "write_file",
 ]
 
@@ -112,6 +117,8 @@ class RunDir:
         self.records_path = path / "records.jsonl"
         self.ledger_path = path / "ledger.jsonl"
         self.samples_path = path / "samples.jsonl"
+        self.jobs_path = path / "jobs.jsonl"
+        self.tools_path = path / "tools.jsonl"
         self.health_path = path / "generator.json"
         self.latency_log = path / "latency.hlog"
         self.logs = path / "logs"
@@ -141,6 +148,14 @@ class RunDir:
         """A writer for Samples."""
         return JsonLines(self.samples_path)
 
+    def jobs(self) -> JsonLines:
+        """A writer for JobRecords."""
+        return JsonLines(self.jobs_path)
+
+    def tools(self) -> JsonLines:
+        """A writer for ToolRecords."""
+        return JsonLines(self.tools_path)
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Write or replace the manifest; secrets in target and command line are blanked here for all."""
         safe = msgspec.structs.replace(
@@ -157,7 +172,13 @@ class RunDir:
     def save(self, run: Run, manifest: Manifest) -> None:
         """Write a whole run at once, as the simulator does."""
         self.write_manifest(manifest)
-        writers = ((self.records(), run.records), (self.ledger(), run.ledger), (self.samples(), run.samples))
+        writers: list[tuple[JsonLines, Sequence[msgspec.Struct]]] = [
+            (self.records(), run.records),
+            (self.ledger(), run.ledger),
+            (self.samples(), run.samples),
+        ]
+        writers += [(self.jobs(), run.jobs)] if run.jobs else []
+        writers += [(self.tools(), run.tools)] if run.tools else []
         for writer, items in writers:
             with writer:
                 writer.extend(items)
@@ -180,11 +201,12 @@ class RunDir:
 
     def lines(self) -> dict[str, int]:
         """How many whole lines each evidence file has, by its name. Raises StorageError."""
-        return {path.name: count_lines(path) for path in self._evidence}
+        always = (self.records_path, self.ledger_path, self.samples_path)
+        return {path.name: count_lines(path) for path in self._evidence if path in always or path.exists()}
 
     @property
     def _evidence(self) -> tuple[Path, ...]:
-        return self.records_path, self.ledger_path, self.samples_path
+        return self.records_path, self.ledger_path, self.samples_path, self.jobs_path, self.tools_path
 
     def refuse_changed(self, manifest: Manifest) -> None:
         """Raises DamagedFileError when an evidence file no longer has the lines that were written."""
@@ -266,6 +288,8 @@ def load(path: Path) -> Run:
     ledger, torn_calls = _ledger(folder, profile, manifest)
     recovered = bool(ledger) and not manifest.finished
     samples, torn_samples = read_lines(folder.samples_path, Sample)
+    jobs, torn_jobs = read_lines(folder.jobs_path, JobRecord)
+    tools, torn_tools = read_lines(folder.tools_path, ToolRecord)
     health = _health(folder.health_path, manifest, records)
     health.records_lost += torn
     return Run(
@@ -275,11 +299,13 @@ def load(path: Path) -> Run:
         records=records,
         ledger=ledger,
         samples=samples,
+        jobs=sorted(jobs, key=lambda job: job.seq),
+        tools=tools,
         health=health,
         unattributed=sum(call.tenant is None for call in ledger) if recovered else manifest.unattributed,
         ledger_available=manifest.ledger_available and (manifest.finished or recovered),
         interrupted=_interrupted(manifest, recovered),
-        meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples},
+        meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples + torn_jobs + torn_tools},
     )
 
 
@@ -398,3 +424,20 @@ def _ledger_entry(entry: Mapping[str, Any], tenants: Sequence[str], t0_ns: int) 
         values["seq"] = values["attempt"] = None
     values["ending"] = CallEnding(values["ending"])
     return LedgerEntry(**values)
+
+
+_TOOL_TIMES = ("arrived_ns", "ended_ns", "effect_ns")
+_TOOL_FIELDS = frozenset(ToolRecord.__struct_fields__)
+
+
+def tools_from_provider(entries: Iterable[Mapping[str, Any]], t0_ns: int) -> list[ToolRecord]:
+    """The fake tools' entries (absolute monotonic times) on the run's clock."""
+    return [_tool_record(entry, t0_ns) for entry in entries]
+
+
+def _tool_record(entry: Mapping[str, Any], t0_ns: int) -> ToolRecord:
+    values = {name: value for name, value in entry.items() if name in _TOOL_FIELDS}
+    for name in _TOOL_TIMES:
+        if values.get(name) is not None:
+            values[name] -= t0_ns
+    return ToolRecord(**values)

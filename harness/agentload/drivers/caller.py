@@ -10,6 +10,7 @@ from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
 from agentload.drivers.http1_answer import ExchangeError, Failure
+from agentload.drivers.job_caller import BodyReader, JobCaller
 from agentload.errors import UnreachableError
 from agentload.model import Arrival, Profile
 from agentload.targets import Target
@@ -61,6 +62,8 @@ class Caller:
         self._endpoint = Endpoint(target.host, target.port, target.tls)
         self._addresses: list[Address] | None = None
         self._clients: dict[str, Http1Client] = {}
+        self.jobs = JobCaller(target, profile, run_id, self)
+        """For durable jobs, over the same connections."""
 
     def prepare(self, clock: RunClock) -> None:
         """Take the run's clock, look up the target's address. Raises UnreachableError for unknown names."""
@@ -92,6 +95,15 @@ class Caller:
             )
             return Call(result, exchange.ended_ns, exchange.body_bytes, reader.token_arrivals_ns)
         return Call(result, self.clock.now_ns(), 0, reader.token_arrivals_ns)
+
+    def now_ns(self) -> int:
+        """On the run's clock."""
+        return self.clock.now_ns()
+
+    def send(self, tenant: str, request: bytes, timeout_at_ns: int, reader: BodyReader) -> Exchange:
+        """One exchange, whatever is asked."""
+        client = self._clients.get(tenant) or self._new_client(tenant)
+        return client.exchange(request, timeout_at_ns, reader)
 
     def connections(self) -> tuple[int, int, int]:
         """(opened, requests sent again, idle ones found closed), over all tenants."""

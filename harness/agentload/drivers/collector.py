@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 
 from agentload.drivers import health
@@ -23,13 +24,15 @@ Key = tuple[str, str, str]
 
 
 class Files:
-    """`records.jsonl` and `latency.hlog` of a run folder; what was written survives anyone's death."""
+    """`records.jsonl`, `jobs.jsonl` and `latency.hlog` of a run folder; what was written survives anyone's
+    death."""
 
     def __init__(self, folder: Path, start_unix_s: float) -> None:
         """Raises StorageError when the folder cannot be written."""
         self.folder = folder
         try:
             self._records = (folder / "records.jsonl").open("ab", buffering=0)
+            self._jobs: FileIO | None = None
             self._latencies = (folder / "latency.hlog").open("w", encoding="utf-8")
             self._log = IntervalLog(self._latencies, start_unix_s)
         except OSError as error:
@@ -37,12 +40,25 @@ class Files:
 
     def append(self, lines: bytes) -> None:
         """Records as JSON lines. Raises StorageError."""
+        self._write(self._records, lines, "records.jsonl")
+
+    def append_jobs(self, lines: bytes) -> None:
+        """Records of durable jobs as JSON lines; no file without any. Raises StorageError."""
+        if not lines:
+            return
+        try:
+            self._jobs = self._jobs or (self.folder / "jobs.jsonl").open("ab", buffering=0)
+        except OSError as error:
+            raise storage_error(error, self.folder / "jobs.jsonl", "") from error
+        self._write(self._jobs, lines, "jobs.jsonl")
+
+    def _write(self, file: FileIO, lines: bytes, name: str) -> None:
         try:
             view = memoryview(lines)
             while view:
-                view = view[self._records.write(view) or 0 :]
+                view = view[file.write(view) or 0 :]
         except OSError as error:
-            raise storage_error(error, self.folder / "records.jsonl", "") from error
+            raise storage_error(error, self.folder / name, "") from error
 
     def interval(self, start_s: float, length_s: float, recorders: Mapping[Key, Recorder]) -> None:
         """One interval of the latency log. Raises StorageError."""
@@ -54,8 +70,10 @@ class Files:
             raise storage_error(error, self.folder / "latency.hlog", "") from error
 
     def close(self) -> None:
-        """Close both."""
+        """Close them."""
         self._records.close()
+        if self._jobs is not None:
+            self._jobs.close()
         self._latencies.close()
 
 
@@ -103,6 +121,7 @@ class Collector:
         if book is None or report.sequence <= book.sequence:
             return
         self.files.append(report.records)
+        self.files.append_jobs(report.jobs)
         self._count_records(book, report)
         book.counts.update(report.counts)
         book.state, book.sequence, book.final = report.state, report.sequence, report.final

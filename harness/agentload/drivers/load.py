@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import gevent
@@ -18,10 +18,11 @@ from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.crew import Crew
+from agentload.drivers.job_load import JobCalls, JobLoad
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
 from agentload.evidence.history import GENERATOR_ERROR, STOPPED
-from agentload.model import Arrival, Outcome, RequestRecord
+from agentload.model import Arrival, JobOrder, JobRecord, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 
 POLL_S = 0.05
@@ -63,12 +64,23 @@ class Share:
     horizon_ns: int
     """End of the drain: what is open then is unfinished."""
     in_flight_cap: int
+    orders: Mapping[str, JobOrder] = field(default_factory=dict[str, JobOrder])
+    """By tenant: those whose arrivals are durable jobs."""
 
 
 class Load:
     """Runs one share. `run` blocks until the end; `stop` may be called from another greenlet."""
 
-    def __init__(self, share: Share, calls: Calls, clock: RunClock, tally: Tally, keep: Keep) -> None:
+    def __init__(
+        self,
+        share: Share,
+        calls: Calls,
+        clock: RunClock,
+        tally: Tally,
+        keep: Keep,
+        jobs: tuple[JobCalls, Callable[[JobRecord], None]] | None = None,
+    ) -> None:
+        """`jobs`: who makes the exchanges about durable jobs, and who takes their records."""
         self.share = share
         self.calls = calls
         self.clock = clock
@@ -76,17 +88,25 @@ class Load:
         self.keep = keep
         self.scheduled = len(share.arrivals)
         """Arrivals of the share, and closed-loop jobs that have come due."""
-        self.issued = 0
+        self._issued = 0
+        self._jobs: JobLoad | None = None
+        if jobs is not None and share.orders:
+            self._jobs = JobLoad(share.orders, jobs[0], clock, tally, keep, jobs[1])
         self.capped = 0
         self.in_flight = 0
         self.peak_in_flight = 0
         self._horizon_ns = share.horizon_ns
         self._stopping = False
         self._next = 0
-        self._crew: Crew[Arrival] = Crew(self._serve)
+        self._crew: Crew[Arrival] = Crew(self._serve if self._jobs is None else self._serve_or_pursue)
         self._players: list[Task] = []
         self._pacer: Task = None
         self._waiting: set[Task] = set()
+
+    @property
+    def issued(self) -> int:
+        """Logical requests whose first attempt was sent."""
+        return self._issued + (0 if self._jobs is None else self._jobs.issued)
 
     def run(self) -> None:
         """Issue every request when it is due, wait for the answers until the horizon, name what is left."""
@@ -145,6 +165,19 @@ class Load:
         self.capped += 1
         return self._skip(arrival, CAPPED)
 
+    # -- durable jobs
+
+    def _serve_or_pursue(self, arrival: Arrival) -> None:
+        if self._jobs is None or arrival.tenant not in self._jobs.orders:
+            self._serve(arrival)
+            return
+        try:
+            self._jobs.pursue(arrival, self._horizon_ns, self._wait_until)
+        except Exception:
+            log.exception("job %d of tenant %s", arrival.seq, arrival.tenant)
+        finally:
+            self.in_flight -= 1
+
     # -- one logical request
 
     def _serve(self, arrival: Arrival) -> RequestRecord:
@@ -171,18 +204,18 @@ class Load:
         counts.in_flight += 1
         counts.offered += start.number == 0
         counts.retries += start.number > 0
-        self.issued += start.number == 0
+        self._issued += start.number == 0
         try:
             call = self.calls.call(arrival, start)
         except Exception:
-            self.issued -= start.number == 0
+            self._issued -= start.number == 0
             raise
         finally:
             self.in_flight -= 1
             counts.in_flight -= 1
         record, next_due_ns = request.ended(call.ended_ns, call.result)
         if record.outcome is Outcome.UNSENT:
-            self.issued -= record.attempt == 0
+            self._issued -= record.attempt == 0
         self.keep(record, call)
         return record, next_due_ns
 

@@ -50,7 +50,7 @@ from agentload.drivers.protocol import (
 from agentload.drivers.tally import Tally
 from agentload.drivers.ticker import make_ticker
 from agentload.errors import AgentloadError
-from agentload.model import Outcome, RequestRecord, Stall
+from agentload.model import JobRecord, Outcome, RequestRecord, Stall
 
 REPORT_INTERVAL_S = 0.5
 CLOCK_READINGS = 8
@@ -72,6 +72,7 @@ class Worker:
         self.clock = RunClock(0)
         self.books = Bookkeeper(Tally(), self._tell)
         self.stalls: list[Stall] = []
+        self._jobs: list[JobRecord] = []
         self._records_total = 0
         self._sequence = 0
         self._outbox: list[bytes] = []
@@ -164,7 +165,8 @@ class Worker:
     def _prepare(self, part: Part, start: Start) -> None:
         self.clock = RunClock(start.t0_ns + self._clock_offset_ns)
         part.caller.prepare(self.clock)
-        self.load = Load(part.share, part.caller, self.clock, self.books.tally, self.books.keep)
+        jobs = (part.caller.jobs, self._jobs.append)
+        self.load = Load(part.share, part.caller, self.clock, self.books.tally, self.books.keep, jobs)
         gc.collect()
         gc.freeze()
         self._use = ProcessorUse()
@@ -217,6 +219,8 @@ class Worker:
         assert self.part is not None
         records = self.books.take_records()
         stalls, self.stalls = self.stalls, []
+        jobs = self._encode(self._jobs)
+        self._jobs.clear()
         counts, histograms = self.books.tally.take()
         self._sequence += 1
         self._records_total += len(records)
@@ -230,6 +234,7 @@ class Worker:
             stalls=stalls,
             state=self._state(self.part),
             final=final,
+            jobs=jobs,
         )
 
     def _state(self, part: Part) -> WorkerState:

@@ -44,6 +44,7 @@ class Part:
             seed=config.seed,
             horizon_ns=self.profile.duration_ns + round(drain_s * 1e9),
             in_flight_cap=self.cap,
+            orders={one.name: one.job for one in self.profile.tenants if one.job is not None},
         )
 
     def _cap(self, wanted: int) -> int:

@@ -177,6 +177,8 @@ class Report(msgspec.Struct, kw_only=True):
     stalls: list[Stall]
     state: WorkerState
     final: bool = False
+    jobs: bytes = b""
+    """JobRecords as JSON lines."""
 
 
 # --------------------------------------------------------------------------- master to CLI

@@ -86,6 +86,9 @@ class Stage:
         config = self._write("gateway.json", self.profile.gateway.model_dump_json(indent=2, by_alias=True))
         arguments = ["-m", "agentload.gateway", "--config", str(config), "--upstream", self.provider_url]
         arguments += [] if mutant is None else ["--mutant", mutant]
+        if self.profile.gateway.jobs is not None:
+            # In the run's folder: one that was killed and started again finds its jobs there.
+            arguments += ["--jobs-db", str(self.folder / "jobs.db")]
         self._gateway_arguments = arguments
         self.gateway_url = self._start("gateway", [*arguments, "--port", "0"])
 
@@ -134,6 +137,12 @@ class Stage:
             return msgspec.convert(answer, ProviderLedger)
         except (UnreachableError, msgspec.ValidationError):
             return ProviderLedger(entries=_written_down(self._raw_ledger), complete=False)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """The fake tools' ledger of this run. Raises UnreachableError."""
+        url = f"{self.provider_url}/_fake/tools"
+        answer = probe.json_call(self.http, "GET", url, what="the tools' ledger", bounds=probe.LEDGER)
+        return list(answer["entries"])
 
     @property
     def _raw_ledger(self) -> Path:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentload import arrivals, behaviours, checks, workloads
 from agentload.arrivals import ArrivalProcess
 from agentload.errors import ProfileError
-from agentload.model import ClientShare, Fault, Noun, Phase, Profile, Spec, Tenant
+from agentload.model import ClientShare, Fault, JobOrder, Noun, Phase, Profile, Spec, Tenant
 from agentload.profile.cross_checks import (
     MAX_COUNT,
     Demand,
@@ -73,6 +73,7 @@ class _Tenant(Noun):
     workload: Any
     client: Any = "no-retry"
     clients: Any = None
+    job: JobOrder | None = None
 
     def names(self) -> list[str]:
         """The tenants it stands for: `quiet` alone, or `quiet-1`, `quiet-2`, …"""
@@ -127,6 +128,7 @@ def _tenant(document: Document, path: Path, raw: Any) -> _Written | None:
     _part(document, path, {"client": "no-retry", **written}, "client", behaviours.SEAM, parts)
     clients = _clients(document, path, written)
     _check_load(document, path, written)
+    _check_job(document, path, written)
     return None if source is None else _Written(path, source, process, parts, clients)
 
 
@@ -195,6 +197,19 @@ def _check_load(document: Document, path: Path, raw: dict[str, Any]) -> None:
         document.complain((*path, "think_s"), "only closed loops (users) think")
 
 
+def _check_job(document: Document, path: Path, raw: dict[str, Any]) -> None:
+    """Durable jobs come in an open loop, from a client that is as patient as they are."""
+    if raw.get("job") is None:
+        return
+    if raw.get("users") is not None:
+        document.complain((*path, "job"), "jobs come as arrivals, not from users: write arrivals instead")
+    for key in ("client", "clients"):
+        if raw.get(key) is not None:
+            document.complain((*path, key), "a job's client posts and polls: leave this out beside job")
+    if document.get(("gateway", "jobs")) is None:
+        document.complain((*path, "job"), "the gateway keeps no jobs: add `jobs: {}` below `gateway:`")
+
+
 def _check(document: Document, path: Path, raw: Any) -> Spec | None:
     """A bare name, or a mapping of one name to parameters."""
     if isinstance(raw, str):
@@ -256,6 +271,7 @@ def _expanded(written: _Written) -> Iterator[Tenant]:
             workload=parts["workload"],
             client=parts["client"] if most is None else most.client,
             clients=written.clients,
+            job=source.job,
         )
 
 

@@ -20,13 +20,14 @@ from agentload.client.wire import Ending
 from agentload.drivers.simulated.answer import AnswerReader
 from agentload.drivers.simulated.digest import EventLog
 from agentload.drivers.simulated.gateway import Caller
+from agentload.drivers.simulated.job_clients import JobClients
 from agentload.drivers.simulated.kernel import OBSERVE, TIMER, Kernel
 from agentload.drivers.simulated.messages import Submission, Submitter
 from agentload.drivers.simulated.network import Timing
 from agentload.errors import UsageError
 from agentload.evidence.history import STOPPED
 from agentload.gateway.protocol import Action, EndStream, FailStream, ForwardData, ForwardHeaders, Respond
-from agentload.model import NS, Arrival, Outcome, RequestRecord
+from agentload.model import NS, Arrival, JobOrder, Outcome, RequestRecord
 from agentload.plan import ClosedLoops, ClosedUser
 
 TIMEOUT = "timeout"
@@ -67,6 +68,8 @@ class Demand:
     """End of the drain: what is open then is unfinished."""
     loops: ClosedLoops | None = None
     users: tuple[ClosedUser, ...] = field(default=())
+    orders: Mapping[str, JobOrder] = field(default_factory=dict[str, JobOrder])
+    """By tenant: those whose arrivals are durable jobs."""
     max_closed_jobs: int = MAX_CLOSED_JOBS
     """Jobs of closed loops, all together, before the run is given up."""
 
@@ -147,6 +150,8 @@ class Clients:
         self.demand = demand
         self.front: Front
         """Connected by the world before it begins."""
+        self.jobs: JobClients | None = None
+        """Those of durable jobs; None: nobody wants any."""
         self.scheduled = 0
         """Arrivals and closed-loop jobs that have come due."""
         self.issued = 0
@@ -235,7 +240,10 @@ class Clients:
     def _begin(self, arrival: Arrival, user: ClosedUser | None, job: int) -> None:
         self.scheduled += 1
         self._flows += 1
-        self._attempt(Flow(self._logical(arrival), user, job))
+        if self.jobs is not None and arrival.tenant in self.demand.orders:
+            self.jobs.begin(arrival)
+        else:
+            self._attempt(Flow(self._logical(arrival), user, job))
 
     def _logical(self, arrival: Arrival) -> LogicalRequest:
         demand = self.demand
@@ -346,6 +354,16 @@ class Clients:
             self._schedule(flow.user, flow.job + 1, due_ns)
         self._perhaps_idle()
 
+    def posted(self, record: RequestRecord) -> None:
+        """A job was posted, or it was tried."""
+        self.issued += record.attempt == 0
+        self._record(record)
+
+    def job_over(self) -> None:
+        """A job is not pursued any further."""
+        self._flows -= 1
+        self._perhaps_idle()
+
     def _record(self, record: RequestRecord) -> None:
         self.records += 1
         event = "final" if record.final else "ended"
@@ -362,6 +380,8 @@ class Clients:
             self.kernel.cancel(attempt.leave_handle)
             self._send(self.front.leave, attempt)
             self._ended(attempt, Ending.OPEN)
+        if self.jobs is not None:
+            self.jobs.end()
 
     def _give_up(self, flow: Flow) -> None:
         """The next attempt of a run that was stopped: never sent."""

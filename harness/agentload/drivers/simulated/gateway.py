@@ -7,7 +7,7 @@ messages that take a fixed time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from agentload.drivers.simulated.digest import EventLog
 from agentload.drivers.simulated.invariants import Watch
@@ -15,12 +15,14 @@ from agentload.drivers.simulated.kernel import TIMER, Kernel
 from agentload.drivers.simulated.messages import Submission
 from agentload.drivers.simulated.network import Timing
 from agentload.gateway.core import GatewayCore
+from agentload.gateway.jobs.front import FrontAction, FrontEvent, JobsFront
+from agentload.gateway.jobs.protocol import JobAsked, JobPosted
 from agentload.gateway.protocol import (
     Action,
     CancelUpstream,
     ClientLeft,
-    Event,
     Record,
+    Respond,
     StartUpstream,
     Submitted,
     Tick,
@@ -30,7 +32,11 @@ from agentload.gateway.protocol import (
     UpstreamHeaders,
     UpstreamRead,
 )
-from fake_provider.call import Call
+from agentload.model import Arrival
+from fake_provider.call import Call, CallRequest
+
+if TYPE_CHECKING:
+    from agentload.drivers.simulated.jobs import SimulatedJobs
 
 REFUSED = "connection-refused"
 RESET = "connection-reset"
@@ -39,12 +45,24 @@ RESET = "connection-reset"
 UpstreamEvent: TypeAlias = UpstreamHeaders | UpstreamData | UpstreamRead | UpstreamEnded | UpstreamFailed
 
 
-class Caller(Protocol):
-    """One attempt, as the gateway sees it from its side of the connection."""
+class Asked(Protocol):
+    """What the provider is called for."""
+
+    @property
+    def arrival(self) -> Arrival: ...
+
+    def call_request(self) -> CallRequest: ...
+
+
+class Party(Protocol):
+    """Whom a call to the provider is for."""
 
     number: int
     """Unique in the run: the gateway's request id."""
-    submission: Submission
+
+    @property
+    def submission(self) -> Asked: ...
+
     cuts_ns: tuple[int, ...] | None
     """Instants at which its stream may be broken off: no piece spans one. None: token by token."""
 
@@ -55,6 +73,25 @@ class Caller(Protocol):
     def cut(self, reason: str) -> None:
         """Its connection is reset, or refused."""
         ...
+
+
+class Caller(Party, Protocol):
+    """One attempt, as the gateway sees it from its side of the connection."""
+
+    @property
+    def submission(self) -> Submission: ...
+
+
+class Inquiry(Protocol):
+    """One request about durable jobs: a POST or a GET."""
+
+    number: int
+    """As a Caller's."""
+    event: JobPosted | JobAsked
+
+    def hear(self, respond: Respond, /) -> None: ...
+
+    def cut(self, reason: str, /) -> None: ...
 
 
 class Upstream(Protocol):
@@ -70,7 +107,7 @@ class Exchange:
 
     __slots__ = ("call", "caller", "connected", "piece")
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Party) -> None:
         self.caller = caller
         self.connected = False
         """Whether the connection to the provider is open: nothing is read from a closed one."""
@@ -94,6 +131,10 @@ class SimulatedGateway:
         self.kernel = kernel
         self.timing = timing
         self.core = core
+        self.front: GatewayCore | JobsFront = core
+        """What is told: the core, or the core with jobs beside it."""
+        self.jobs: SimulatedJobs | None = None
+        """The jobs' store and calls; None: it keeps no jobs."""
         self.upstream: Upstream
         """Connected by the world before it begins."""
         self._log = log
@@ -123,20 +164,31 @@ class SimulatedGateway:
             self.lost_sight_of += 1
             self._send(caller.cut, REFUSED)
             return
-        if self._hold(self.arrive, caller):
+        if self.hold(self.arrive, caller):
             return
         self._exchanges[caller.number] = Exchange(caller)
         envelope = caller.submission.envelope(self.kernel.now_ns, caller.number)
         self.feed(Submitted(caller.number, envelope))
 
+    def ask(self, inquiry: Inquiry) -> None:
+        """A request about durable jobs has come in."""
+        if not self._alive:
+            self._send(inquiry.cut, REFUSED)
+        elif not self.hold(self.ask, inquiry) and self.jobs is not None:
+            self.jobs.ask(inquiry)
+
+    def adopt(self, exchange: Exchange) -> None:
+        """A call to the provider that no client waits for: a job's."""
+        self._exchanges[exchange.number] = exchange
+
     def leave(self, caller: Caller) -> None:
         """A client has closed its connection."""
-        if not self._hold(self.leave, caller) and caller.number in self._exchanges:
+        if not self.hold(self.leave, caller) and caller.number in self._exchanges:
             self.feed(ClientLeft(caller.number))
 
     def answered(self, said: tuple[Exchange, Sequence[UpstreamEvent]]) -> None:
         """The provider's answer, or a piece of it."""
-        if self._hold(self.answered, said):
+        if self.hold(self.answered, said):
             return
         exchange, events = said
         for event in events:
@@ -145,13 +197,22 @@ class SimulatedGateway:
                 exchange.connected = not isinstance(event, UpstreamEnded | UpstreamFailed)
                 self.feed(event)
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: FrontEvent) -> None:
         """Tell the core, do what follows, and be back when it next wants to know the time."""
         now_ns = self.kernel.now_ns
-        for action in self.core.handle(now_ns, event):
-            self.carry_out(action)
+        for action in self._handle(now_ns, event):
+            if self.jobs is None or not self.jobs.takes(action):
+                self.carry_out(action)  # type: ignore[arg-type]
+            else:
+                self.jobs.carry_out(action)
         self._watch.gateway(now_ns, event)
         self._set_wakeup(now_ns)
+
+    def _handle(self, now_ns: int, event: FrontEvent) -> Sequence[FrontAction]:
+        front = self.front
+        if isinstance(front, JobsFront):
+            return front.handle(now_ns, event)
+        return front.handle(now_ns, event)  # type: ignore[arg-type]  # nobody tells it of jobs
 
     def carry_out(self, action: Action) -> None:
         """Do one thing that the core wants done."""
@@ -187,7 +248,7 @@ class SimulatedGateway:
 
     def _set_wakeup(self, now_ns: int) -> None:
         """One timer. One that is too early is left alone: a needless Tick does no harm."""
-        next_ns = self.core.next_wakeup_ns()
+        next_ns = self.front.next_wakeup_ns()
         if next_ns is None or (self._wakeup_ns is not None and self._wakeup_ns <= next_ns):
             return
         if self._wakeup is not None:
@@ -197,7 +258,7 @@ class SimulatedGateway:
 
     def _tick(self, _: None) -> None:
         self._wakeup = self._wakeup_ns = None
-        if not self._hold(self._tick, None):
+        if not self.hold(self._tick, None):
             self.feed(Tick())
 
     # ----------------------------------------------------------------- faults
@@ -205,7 +266,7 @@ class SimulatedGateway:
     def kill(self) -> None:
         """All that it knew is lost, every connection breaks. Never while it is paused."""
         self._alive = False
-        self.lost_sight_of += self.core.admission.snapshot(self.kernel.now_ns, tenants=0).counters.offered
+        self.lost_sight_of += self.offered
         for exchange in self._exchanges.values():
             self._disconnect(exchange)
             self._send(exchange.caller.cut, RESET)
@@ -213,12 +274,23 @@ class SimulatedGateway:
         if self._wakeup is not None:
             self.kernel.cancel(self._wakeup)
             self._wakeup = self._wakeup_ns = None
+        if self.jobs is not None:
+            self.jobs.killed()
 
-    def start(self, core: GatewayCore) -> None:
-        """A new process, which knows nothing."""
-        self.core = core
+    @property
+    def offered(self) -> int:
+        """Attempts of clients that the present core has counted (jobs offer it their own)."""
+        offered = self.core.admission.snapshot(self.kernel.now_ns, tenants=0).counters.offered
+        return offered - (self.front.asked if isinstance(self.front, JobsFront) else 0)
+
+    def start(self, front: GatewayCore | JobsFront) -> None:
+        """A new process, which knows nothing but what is in its jobs' store."""
+        self.front = front
+        self.core = front.core if isinstance(front, JobsFront) else front
         self._alive = True
-        self._watch.replaced(core)
+        self._watch.replaced(self.core)
+        if self.jobs is not None:
+            self.jobs.started()
 
     def pause(self) -> None:
         """It stands still: what comes is held for it."""
@@ -231,7 +303,7 @@ class SimulatedGateway:
         for callback, argument in sorted(held, key=lambda one: one[0] != self._tick):
             callback(argument)
 
-    def _hold(self, callback: Callable[..., None], argument: object) -> bool:
+    def hold(self, callback: Callable[..., None], argument: object) -> bool:
         if self._held is not None:
             self._held.append((callback, argument))
         return self._held is not None

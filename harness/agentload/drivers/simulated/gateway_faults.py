@@ -9,6 +9,7 @@ from agentload.drivers.simulated.gateway import SimulatedGateway
 from agentload.drivers.simulated.kernel import Kernel
 from agentload.faults import GatewayAct
 from agentload.gateway.core import GatewayCore
+from agentload.gateway.jobs.front import JobsFront
 from agentload.gateway_faults import Act
 
 
@@ -20,7 +21,7 @@ class GatewayFaults:
         kernel: Kernel,
         gateway: SimulatedGateway,
         acts: Iterable[GatewayAct],
-        new_core: Callable[[int], GatewayCore],
+        new_core: Callable[[int], GatewayCore | JobsFront],
         log: EventLog,
     ) -> None:
         """`new_core(n)` makes what the gateway is after its n-th start, from 1."""

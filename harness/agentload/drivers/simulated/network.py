@@ -22,6 +22,8 @@ class Timing:
     """From gateway to provider and back it takes so much longer; an odd number leaves hardly any ties."""
     timer_grain_ns: int = 1_000_000
     """Timers of gateway and provider run out this coarsely, rounded up, as uvloop's do; 1 is exact."""
+    commit_ns: int = 2_000_000
+    """Until what the jobs of a gateway have put into their store is safe, with what came meanwhile."""
     piece_tokens: int = 128
     """Tokens of a stream that travel in one event after the first one: as often as the gateway charges the
     overrun. 1: every chunk by itself."""

@@ -14,6 +14,8 @@ from agentload.behaviours import Behaviour
 from agentload.drivers.simulated.gateway import SimulatedGateway
 from agentload.gateway.core import GatewayCore
 from agentload.gateway.jobs.core import JobsCore
+from agentload.gateway.jobs.front import JobsFront
+from agentload.gateway.jobs.stores.memory import MemoryStore
 from agentload.gateway.lifecycle import RequestLifecycle
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import Tenant
@@ -50,6 +52,8 @@ class Parts:
     core: type[GatewayCore] = GatewayCore
     jobs: type[JobsCore] = JobsCore
     """Durable jobs: leases, fencing, retries, bounds. Its `lifecycle` is what becomes of one of them."""
+    store: type[MemoryStore] = MemoryStore
+    """Where jobs are kept (a real gateway has its own)."""
     shell: type[SimulatedGateway] = SimulatedGateway
     """What carries the core's actions out, and notices that clients leave."""
     settings: GatewaySettings = field(default_factory=GatewaySettings)
@@ -85,3 +89,10 @@ class Parts:
             lifecycle=self.lifecycle,
             wall_offset_ns=wall_offset_ns,
         )
+
+    def make_front(self, config: GatewayConfig, seed: str) -> GatewayCore | JobsFront:
+        """A simulated gateway's core, with jobs beside it where there is a `jobs:` section."""
+        core = self.make_core(config, Random(seed))
+        if config.jobs is None:
+            return core
+        return JobsFront(core, self.jobs(config, config.jobs, self.settings, Random(f"{seed}/jobs")))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from agentload import behaviours
 from agentload.drivers import health
 from agentload.drivers.simulated.client import Demand
@@ -17,6 +19,7 @@ from agentload.model import (
     CallEnding,
     Distribution,
     GeneratorHealth,
+    JobRecord,
     LedgerEntry,
     Plan,
     Profile,
@@ -25,6 +28,7 @@ from agentload.model import (
     Sample,
 )
 from agentload.plan import ClosedLoops
+from agentload.rundir import tools_from_provider
 from fake_provider.ledger import Entry
 
 DRIVER = "simulated"
@@ -41,6 +45,7 @@ class Recording:
         self.profile, self.plan = profile, plan
         self._records: list[RequestRecord] = []
         self._samples: list[Sample] = []
+        self._jobs: list[JobRecord] = []
         parts = parts or Parts()
         self.world = World(
             profile.gateway,
@@ -48,7 +53,7 @@ class Recording:
             _demand(profile, plan, parts),
             # A run of its own for every seed: the provider's draws go by it.
             run=plan.seed % _MARKER_RUNS + 1,
-            sinks=Sinks(record=self._records.append, sample=self._samples.append),
+            sinks=Sinks(record=self._records.append, sample=self._samples.append, job=self._jobs.append),
             parts=parts,
             timing=timing,
             trouble=Trouble(provider=provider_faults(profile), gateway=gateway_acts(profile)),
@@ -68,6 +73,8 @@ class Recording:
             ledger=ledger,
             samples=self._samples,
             health=_health(world),
+            jobs=sorted(self._jobs, key=lambda job: job.seq),
+            tools=tools_from_provider(map(msgspec.structs.asdict, world.tools.entries), 0),
             interrupted=INTERRUPTED if world.stopped else None,
             meta={"digest": world.log.hexdigest(), "events": world.kernel.events},
         )
@@ -87,6 +94,7 @@ def _demand(profile: Profile, plan: Plan, parts: Parts) -> Demand:
         horizon_ns=profile.duration_ns + round(profile.drain_s * NS),
         loops=loops,
         users=loops.users,
+        orders={tenant.name: tenant.job for tenant in profile.tenants if tenant.job is not None},
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from random import Random
 
 from agentload.drivers.simulated.client import Clients, Demand
 from agentload.drivers.simulated.digest import EventLog
 from agentload.drivers.simulated.gateway_faults import GatewayFaults
 from agentload.drivers.simulated.invariants import InvariantError, NoWatch, Watch
+from agentload.drivers.simulated.job_clients import JobClients, Keepers
+from agentload.drivers.simulated.jobs import SimulatedJobs
 from agentload.drivers.simulated.kernel import OBSERVE, Kernel
 from agentload.drivers.simulated.messages import Submitter
 from agentload.drivers.simulated.network import Timing
@@ -17,13 +18,14 @@ from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.provider import SimulatedProvider
 from agentload.faults import GatewayAct
 from agentload.gateway.core import GatewayCore
-from agentload.model import RequestRecord, Sample
+from agentload.gateway.jobs.front import JobsFront
+from agentload.model import JobRecord, RequestRecord, Sample
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.gauges import gauges
-from agentload.scheduler.snapshot import Snapshot
 from fake_provider.config import ProviderConfig
 from fake_provider.faults import Fault
 from fake_provider.ledger import Entry
+from fake_provider.tools import ToolDesk
 
 
 def _nothing(_: object) -> None:
@@ -36,6 +38,7 @@ class Sinks:
 
     record: Callable[[RequestRecord], None] = _nothing
     sample: Callable[[Sample], None] = _nothing
+    job: Callable[[JobRecord], None] = _nothing
     call: Callable[[Entry], None] | None = None
     """Every ledger entry when it is final. (Up to `max_ledger_entries` the provider keeps them, too.)"""
 
@@ -73,7 +76,8 @@ class World:
         self._until_ns = demand.horizon_ns
         self._stopping = False
         trouble = trouble or Trouble()
-        core = parts.make_core(config, Random(f"{demand.seed}/gateway"))
+        front = parts.make_front(config, f"{demand.seed}/gateway")
+        core = front.core if isinstance(front, JobsFront) else front
         provider_core = parts.provider(parts.provider_config(provider), run=run, on_ended=sinks.call)
         for fault in trouble.provider:
             provider_core.add_fault(0, fault)
@@ -87,11 +91,34 @@ class World:
         )
         self.clients.front = self.gateway
         self.gateway.upstream = self.provider
+        self.tools = ToolDesk(run)
+        """The fake tools' ledger."""
+        if isinstance(front, JobsFront):
+            self._keep_jobs(front, parts, demand, run)
 
-        def new_core(start: int) -> GatewayCore:
-            return parts.make_core(config, Random(f"{demand.seed}/gateway/{start}"))
+        def new_core(start: int) -> GatewayCore | JobsFront:
+            return parts.make_front(config, f"{demand.seed}/gateway/{start}")
 
         self._gateway_faults = GatewayFaults(kernel, self.gateway, trouble.gateway, new_core, self.log)
+
+    def _keep_jobs(self, front: JobsFront, parts: Parts, demand: Demand, run: int) -> None:
+        """Durable jobs: their store, their tools, and their clients."""
+        kernel, timing, gateway, clients = self.kernel, self.timing, self.gateway, self.clients
+        gateway.front = front
+        gateway.jobs = SimulatedJobs(
+            kernel, timing, gateway, parts.store(), self.tools, list(demand.places), self.log
+        )
+        keepers = Keepers(record=clients.posted, job=self._sinks.job, over=clients.job_over)
+        clients.jobs = JobClients(
+            kernel,
+            timing,
+            demand.orders,
+            demand.places,
+            run=run,
+            horizon_ns=demand.horizon_ns,
+            keepers=keepers,
+        )
+        clients.jobs.door = gateway
 
     def run(self) -> None:
         """To the end: every request has ended, or the drain is over. Raises InvariantError."""
@@ -104,7 +131,8 @@ class World:
             self.clients.stop()
         self._gateway_faults.heal()
         self.kernel.run(self.kernel.now_ns + self.timing.settle_ns)
-        self._reconcile(self.watch.look(self.kernel.now_ns))
+        self.watch.look(self.kernel.now_ns)
+        self._reconcile()
 
     def stop(self) -> None:
         """End the run at the present event; what is open then is unfinished."""
@@ -123,8 +151,8 @@ class World:
             self._sinks.sample(Sample(at_ns=seen.at_ns, source="gateway", values=values))
         self.kernel.at(self.kernel.now_ns + self.timing.sample_ns, self._sample, None, OBSERVE)
 
-    def _reconcile(self, seen: Snapshot) -> None:
+    def _reconcile(self) -> None:
         """Client and gateway must agree on how many attempts there were."""
-        offered, sent = seen.counters.offered + self.gateway.lost_sight_of, self.clients.attempts
+        offered, sent = self.gateway.offered + self.gateway.lost_sight_of, self.clients.attempts
         if self.watch.asserts and offered != sent:
             raise InvariantError(f"the clients sent {sent} attempts, the gateway was offered {offered}")

@@ -69,6 +69,8 @@ class JobsFront:
         """Calls that wait for their lease."""
         self._let_go: dict[int, None] = {}
         """Requests whose lease is safe."""
+        self.asked = 0
+        """Requests that jobs have put before admission."""
         self._answers: dict[int, Respond] = {}
 
     @property
@@ -106,6 +108,7 @@ class JobsFront:
             action = pending.popleft()
             match action:
                 case AskAdmission():
+                    self.asked += 1
                     submitted = Submitted(action.request_id, action.envelope)
                     pending.extend(self.core.handle(now_ns, submitted))
                 case LetGo():

@@ -1,0 +1,93 @@
+"""What a client of durable jobs sends: the body of POST /v1/jobs, and both requests over HTTP/1.1. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agentload import __version__
+from agentload.client.request_writer import chat_body, idempotency_key, marker_of
+from agentload.model import NS, Arrival, JobOrder, JobStep, ToolUse
+from agentload.targets import Target
+
+PATH = "/v1/jobs"
+_MS = 1_000_000
+
+
+def tool_ref(arrival: Arrival, step: int) -> str:
+    """The client's own name of a step, kept in the tools' ledger: the same at every delivery."""
+    return f"{arrival.seq}:{step}"
+
+
+def job_body(arrival: Arrival, order: JobOrder, run: int, place: int, model: str) -> bytes:
+    """The body of POST /v1/jobs: the same bytes for every POST of a job, so that a key has one body.
+
+    Every chat step is a call of the size that the arrival's workload drew, and carries the run's marker.
+    """
+    body: dict[str, Any] = {
+        "steps": [_step(arrival, step, index, run, place, model) for index, step in enumerate(order.steps)],
+        "workflow": arrival.job.workflow,
+        "service_class": arrival.service_class,
+        "deadline_ms": round(order.deadline_s * NS) // _MS,
+    }
+    if order.max_attempts is not None:
+        body["max_attempts"] = order.max_attempts
+    return msgspec.json.encode(body)
+
+
+def _step(arrival: Arrival, step: JobStep, index: int, run: int, place: int, model: str) -> dict[str, Any]:
+    if step.tool is not None:
+        return {"tool": _tool(step.tool, tool_ref(arrival, index))}
+    plain = msgspec.structs.replace(arrival.job, stream=False)
+    return {"chat": msgspec.Raw(chat_body(plain, marker_of(run, place, arrival, 0), model))}
+
+
+def _tool(tool: ToolUse, ref: str) -> dict[str, Any]:
+    payload: dict[str, Any] = {"ref": ref}
+    if tool.fail_first:
+        payload["fail_first"] = tool.fail_first
+    if tool.hang_first:
+        payload["hang"] = tool.hang_first
+    asked: dict[str, Any] = {
+        "name": tool.name,
+        "seconds": tool.seconds,
+        "side_effect": tool.side_effect,
+        "payload": payload,
+    }
+    return asked if tool.timeout_s is None else {**asked, "timeout_s": tool.timeout_s}
+
+
+class JobWriter:
+    """Writes the requests for one target."""
+
+    def __init__(self, target: Target, run: int) -> None:
+        self._target = target
+        self._run = run
+
+    def post(self, arrival: Arrival, order: JobOrder, place: int) -> bytes:
+        """The whole POST. Raises ProfileError when an environment variable is missing."""
+        body = job_body(arrival, order, self._run, place, self._target.model)
+        own = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Idempotency-Key", idempotency_key(self._run, arrival)),
+        ]
+        return self._head("POST", PATH, arrival, own) + body
+
+    def poll(self, arrival: Arrival, job_id: str) -> bytes:
+        """The whole GET. Raises ProfileError when an environment variable is missing."""
+        return self._head("GET", f"{PATH}/{job_id}", arrival, [])
+
+    def _head(self, method: str, path: str, arrival: Arrival, own: list[tuple[str, str]]) -> bytes:
+        target = self._target
+        fields = [
+            ("Host", target.authority),
+            ("User-Agent", f"agentload/{__version__}"),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+            *own,
+            *target.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow, 0),
+        ]
+        lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
+        return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
