@@ -412,7 +412,7 @@ class JobsCore:
         """The lease is safe."""
         job, tool = lifecycle.job, lifecycle.step.tool
         self.counters.begun += 1
-        self._desk.pace(job.service_class).began(at_ns)
+        self._desk.pace(job.service_class).began(at_ns, backlog=self.lanes.waiting(job.service_class) > 0)
         if tool is None:
             request_id = self._underway.request_of(job.number)
             assert request_id is not None

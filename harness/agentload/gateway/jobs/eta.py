@@ -25,9 +25,11 @@ class Pace:
         """The class has been busy since then, or the window reaches so far back."""
         self._ends: deque[int] = deque()
 
-    def began(self, at_ns: int) -> None:
-        """A step goes into service."""
-        if self._since_ns is None:
+    def began(self, at_ns: int, *, backlog: bool) -> None:
+        """A step goes into service. Only a class in which others wait is busy."""
+        if not backlog:
+            self._idle()
+        elif self._since_ns is None:
             self._since_ns = at_ns
 
     def chat(self, ns: int) -> None:
@@ -38,12 +40,16 @@ class Pace:
         """A job has been completed. Without a `backlog` the count begins anew: an idle class is not slow."""
         if self._since_ns is not None:
             self._ends.append(at_ns)
-            self._gap_ns = (at_ns - self._since_ns) / len(self._ends)
+            if backlog:  # else it tells how long a job takes, not how soon the next one's turn comes
+                self._gap_ns = (at_ns - self._since_ns) / len(self._ends)
             if len(self._ends) > _WINDOW:
                 self._since_ns = self._ends.popleft()
         if not backlog:
-            self._since_ns = None
-            self._ends.clear()
+            self._idle()
+
+    def _idle(self) -> None:
+        self._since_ns = None
+        self._ends.clear()
 
     def gap_ns(self, at_ns: int, lanes: int) -> float:
         """Time between the ends of two jobs while there is a backlog. `lanes`: how many can run at once.
