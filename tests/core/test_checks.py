@@ -75,7 +75,7 @@ def test_too_little_to_go_by_is_inconclusive_and_says_what_is_missing(name: str)
 @every_check
 def test_an_empty_run_is_inconclusive(name: str) -> None:
     check, run = SEAM.get(name).example()
-    empty = msgspec.structs.replace(run, records=[], ledger=[], samples=[])
+    empty = msgspec.structs.replace(run, records=[], ledger=[], samples=[], jobs=[], tools=[])
     assert check.judge(empty).status is INCONCLUSIVE
 
 
@@ -89,10 +89,10 @@ def test_its_verdict_can_be_written_as_json(name: str) -> None:
 @every_check
 def test_judging_changes_nothing_and_says_the_same_twice(name: str) -> None:
     check, run = SEAM.get(name).counterexample()
-    before = msgspec.json.encode([run.records, run.ledger])
+    before = msgspec.json.encode([run.records, run.ledger, run.jobs, run.tools])
     first = check.judge(run)
     assert check.judge(run) == first
-    assert msgspec.json.encode([run.records, run.ledger]) == before
+    assert msgspec.json.encode([run.records, run.ledger, run.jobs, run.tools]) == before
 
 
 @every_check
