@@ -18,8 +18,8 @@ class EtaHonest(Check):
 
     A client plans by the first ETA that it is told: one that leaves the queue out makes it come back too soon
     again and again, one that is made up makes it leave. An ETA has come true when the job was seen completed
-    at most `within_s` + `share_of_eta` × ETA earlier or later (and one poll). A position has come true when as
-    many jobs of its class as it says were open before it. At most `wrong_share` of either may be wrong.
+    at most `within_s` + `share_of_eta` × ETA earlier or later (and one poll). A position has come true when
+    as many jobs of its class as it says were open before it. At most `wrong_share` of either may be wrong.
     """
 
     within_s: float = Field(default=2.0, gt=0)

@@ -65,9 +65,9 @@ class ExactlyOnce(Check):
             )
         total = sum(effects.values())
         because = (
-            f"{plural(total, 'side effect')} of {plural(len(calls), 'step')}, {repeats} of them called again; "
-            f"{len(twice)} came more than once, {len(missing)} not at all, "
-            f"{plural(len(stale), 'stale winner')}"
+            f"{plural(total, 'side effect')} of {plural(len(calls), 'step')}, "
+            f"{repeats} of them called again; {len(twice)} came more than once, "
+            f"{len(missing)} not at all, {plural(len(stale), 'stale winner')}"
         )
         return conclude(
             self,
