@@ -15,8 +15,6 @@ from agentload.mutants import Mutant
 REFERENCE = "reference"
 """The subject that has all its safeguards."""
 SEEDS, QUICK_SEEDS, HALF_SEEDS = 20, 3, 5
-CROWD = 1_000
-"""Tenants from which on a run takes several times as long as others."""
 
 
 class Scene(msgspec.Struct, frozen=True):
@@ -95,9 +93,9 @@ class Program(msgspec.Struct, frozen=True):
 def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     """The runs, the telling ones first, so that what an interruption leaves is worth most.
 
-    Each mutant under its own load for every seed, and under the bundled ones for one (`quick`: but for the
-    crowded, which take longest); the reference under all loads for every seed, its twins under the bundled
-    ones (`quick`: for one seed); weaker mutants for a few seeds (`quick`: none).
+    Each mutant under its own load for every seed, and under the bundled ones for one (`quick`: under its own
+    alone); the reference under all loads for every seed, its twins under the bundled ones (`quick`: for one
+    seed); weaker mutants for a few seeds (`quick`: none).
     With `names`, only those, the reference only where they are, and no twins but those named.
     """
     subjects = Subjects.named(names)
@@ -116,16 +114,11 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
         for name in subjects.twins
         for scene in twin_scenes
     ]
-    others = [one for one in bundled if not _is_crowded(one)] if quick else bundled
-    cases += _elsewhere(subjects.mutants, others, own)
     if not quick:
+        cases += _elsewhere(subjects.mutants, bundled, own)
         cases += _weaker(subjects.mutants, own, chosen[:HALF_SEEDS])
     _check_checks(scenes)
     return Program(subjects, everywhere, own, chosen, list(dict.fromkeys(cases)))
-
-
-def _is_crowded(scene: Scene) -> bool:
-    return len(load(scene, quick=True).tenants) > CROWD
 
 
 def _elsewhere(names: Iterable[str], scenes: Sequence[Scene], own: dict[str, Scene]) -> list[Case]:
