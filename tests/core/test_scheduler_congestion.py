@@ -42,11 +42,14 @@ class Provider:
         while self.now_ns >= self.paused_until_ns and self.may_send():
             self.window.in_flight += 1
             sent += 1
-            if len(self.serving) < self.slots:
+            if self.accepts():
                 self.serving.append(self.now_ns)
             else:
                 self.refuse()
         return sent
+
+    def accepts(self) -> bool:
+        return len(self.serving) < self.slots
 
     def may_send(self) -> bool:
         return self.window.in_flight < self.widest and not self.window.full()
@@ -77,19 +80,18 @@ def test_it_finds_out_how_many_the_provider_takes_and_keeps_it_busy() -> None:
     provider.served = provider.refused = 0
     run(provider, 20)
     assert provider.served >= 0.85 * 10 * 10 * 20, "ten at once, ten times a second"
-    assert provider.refused <= 0.05 * provider.served
+    assert provider.refused <= 0.1 * provider.served, "what a budget of second calls makes good"
 
 
-def test_a_refusal_among_many_calls_hardly_narrows_it() -> None:
-    window = CongestionWindow(1_000)
-    window.in_flight = 100
-    window.refused(NS, NS, named=False)
-    window._threshold = 100  # as after a round trip that was judged
-    for n in range(99):
-        window.accepted(NS + 1 + n)
-    before = window.limit
-    window.refused(2 * NS, 2 * NS, named=False)
-    assert before * 0.98 < window.limit < before
+@settings(max_examples=20, deadline=None)
+@given(share=st.floats(0, 0.03), seed=st.integers(0, 999))
+def test_stray_refusals_do_not_keep_a_provider_from_being_used(share: float, seed: int) -> None:
+    provider, random = Provider(10_000, widest=32), Random(seed)
+    accepts = provider.accepts
+    provider.accepts = lambda: accepts() and random.random() >= share  # type: ignore[method-assign]
+    run(provider, 10)
+    # All calls go and end together here, which is the worst that can be; spread out, 99 % are used.
+    assert provider.served >= 0.7 * 32 * 10 * 10
 
 
 def test_calls_of_one_round_trip_narrow_it_once() -> None:
@@ -128,7 +130,7 @@ def test_refusals_with_nothing_accepted_between_them_pause_longer_and_longer() -
         window.in_flight += 1
         pauses.append(window.refused(n * NS, n * NS, named=False))
         window.in_flight -= 1
-    assert pauses[:4] == [0, FIRST_PAUSE_NS, 2 * FIRST_PAUSE_NS, 4 * FIRST_PAUSE_NS]
+    assert pauses[:3] == [FIRST_PAUSE_NS, 2 * FIRST_PAUSE_NS, 4 * FIRST_PAUSE_NS]
     assert pauses[-1] == LONGEST_PAUSE_NS
     assert window.limit == 1, "one probe at a time"
 
@@ -139,7 +141,7 @@ def test_an_outage_is_probed_and_does_not_make_the_window_small_for_good() -> No
     provider.slots = 0
     provider.refused = 0
     run(provider, 5)
-    assert provider.refused <= 10
+    assert provider.refused <= 16, "no more than were in service, in five seconds"
     provider.slots = 16
     sent = run(provider, 3)
     assert max(sent) <= 16
