@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload.gateway.driver import log
+from agentload.gateway.jobs.protocol import JobEnded
+from agentload.gateway.jobs.shell import log_end
 from agentload.gateway.log_lines import JsonLines, TextLines
 from agentload.gateway.protocol import Stop
 from gateway_life import Life, core_of
+from jobs_world import World, tool_step
 
 FIELDS = [
     "ts", "level", "event", "request", "tenant", "class", "model", "attempt", "status", "outcome", "reason",
@@ -83,3 +86,15 @@ def test_a_traceback_is_one_line_of_json() -> None:
     record = logging.LogRecord("agentload.gateway", logging.ERROR, __file__, 1, "broke", None, raised)
     assert "ValueError: first" in json.loads(JsonLines().format(record))["exception"]
     assert len(JsonLines().format(record).splitlines()) == 1
+
+
+def test_a_job_that_failed_is_an_event_with_fields_too(lines: io.StringIO) -> None:
+    world = World()
+    job = world.accept([tool_step()], deadline_ms=150)
+    world.alive.flush()
+    world.advance(0.2)
+    world.alive.flush()
+    log_end(JobEnded(world.store.rows[job]))
+    [line] = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert (line["event"], line["job"], line["state"]) == ("job", job, "expired")
+    assert (line["reason"], line["steps_done"], line["steps_total"]) == ("deadline_exceeded", 0, 1)

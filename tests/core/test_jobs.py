@@ -484,3 +484,22 @@ def test_what_a_run_is_taken_for_is_kept_with_it_and_what_it_cost_is_recorded_st
     costs = [(one["kind"], one["input_tokens"], one["output_tokens"]) for one in told["results"]]
     assert costs == [("chat", 3, 5), ("tool", 0, 0), ("chat", 3, 5)]
     assert all(one["seconds"] >= 0 for one in told["results"])
+
+
+def test_a_tool_that_would_end_after_the_deadline_is_not_called() -> None:
+    world = World()
+    hopeless = world.alive.answers[world.post([tool_step(seconds=2.0)], deadline_ms=1_900)]
+    assert (hopeless.status, code(hopeless)) == (504, "deadline_unmeetable")
+    assert header(hopeless, "retry-after") is None
+    job = world.accept([chat_step(), tool_step(seconds=2.0)], deadline_ms=5_000)
+    world.alive.flush()
+    for _ in range(5):  # the chat step takes most of it
+        world.advance(0.7)
+        world.alive.flush()
+    [call] = world.alive.chats
+    world.alive.answer_chat(call)
+    for _ in range(4):
+        world.alive.flush()
+    told = body(world.get(job))
+    assert (told["state"], told["reason"], told["steps_done"]) == ("expired", "deadline_unmeetable", 1)
+    assert not world.keys, "no tool was called"

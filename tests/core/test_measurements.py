@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -43,7 +45,8 @@ MEASURES: dict[str, list[tuple[str, set[str]]]] = {
 def scraped() -> dict[str, set[str]]:
     """Names of all metrics after a life in which everything happens, and the labels of each."""
     life = Life(core_of(slots=1, lease_s=3.0, tokens_per_minute=1e6))
-    gold = {"x_service_class": "gold", "x_expected_tool_calls": "2", "x_expected_tool_seconds": "1"}
+    gold: dict[str, Any] = {"x_service_class": "gold", "x_expected_tool_calls": "2"}
+    gold["x_expected_tool_seconds"] = "1"
     life.feed(arrival(1, **gold))
     life.feed(arrival(2, x_attempt="1", x_deadline_ms="500", **gold))
     for number in (3, 4, 5):

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from agentload.gateway.jobs.model import Job
 from agentload.gateway.protocol import Record
 
 FORMATS = ("text", "json")
@@ -39,6 +40,22 @@ def request_fields(record: Record) -> dict[str, Any]:
         "retry_after_s": record.retry_after_s,
         "input_tokens": record.input_tokens,
         "output_tokens": record.output_tokens,
+    }
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    """What is logged of a durable job that ended other than completed."""
+    return {
+        "event": "job",
+        "job": job.id,
+        "tenant": job.tenant,
+        "class": job.service_class,
+        "state": job.state.value,
+        "reason": job.reason,
+        "steps_done": job.step,
+        "steps_total": job.steps_total,
+        "deliveries": job.deliveries,
+        "failures": job.failures,
     }
 
 

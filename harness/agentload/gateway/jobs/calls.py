@@ -15,13 +15,12 @@ from agentload.scheduler.work import Request, WorkEstimate
 def declared_units(spec: JobSpec, coefficients: EstimationConfig) -> float:
     """Work units of all its steps, as they declare them; each is asked at admission again, when it is due."""
     chats = [step.chat for step in spec.steps if step.chat is not None]
-    tools = [step.tool for step in spec.steps if step.tool is not None]
     default = coefficients.default_output_tokens
     return WorkEstimate(
         input_tokens=sum(chat.input_tokens for chat in chats),
         max_output_tokens=sum(chat.max_output_tokens or default for chat in chats),
-        expected_tool_calls=len(tools),
-        expected_tool_seconds=sum(tool.seconds for tool in tools),
+        expected_tool_calls=len(spec.steps) - len(chats),
+        expected_tool_seconds=spec.tool_seconds,
         deadline_ms=round(spec.deadline_s * 1_000),
         service_class=spec.service_class,
     ).work_units(coefficients)

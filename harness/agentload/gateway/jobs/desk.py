@@ -76,6 +76,8 @@ class Desk:
         if cls is None:
             message = f"no class {spec.service_class!r}"
             return of_failure(Rejected(400, "unknown_service_class", message).failure, None)
+        if spec.tool_seconds > spec.deadline_s:
+            return views.refusal(views.UNMEETABLE)
         failure = self._over_a_bound(spec, cls)
         if failure is None:
             return None

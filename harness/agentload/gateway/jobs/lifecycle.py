@@ -150,9 +150,16 @@ class JobLifecycle:
         return []
 
     def _granted(self, at_ns: int, _: Granted) -> Effects:
+        if self._cannot_end_in_time(at_ns):
+            return [Abandon(), *self._settle(self._expired(at_ns, "deadline_unmeetable"))]
         self.phase = Phase.CLAIMING
         lease_ns = round(self._settings.lease_s * NS)
         return self._write(self._update(states.claim(self.job, self._owner, at_ns + lease_ns)))
+
+    def _cannot_end_in_time(self, at_ns: int) -> bool:
+        """Of a tool, by what it is expected to take; admission asks the same of a chat step."""
+        tool = self.step.tool
+        return tool is not None and at_ns + round(tool.seconds * NS) > self.job.deadline_at_ns
 
     def _not_let_in(self, at_ns: int, event: Ended) -> Effects:
         match event.end.verdict:
@@ -371,7 +378,9 @@ class JobLifecycle:
         return []
 
     def _expired(self, at_ns: int, reason: str) -> Job:
-        said = self.job.message or "the deadline passed before it was completed"
+        unmeetable = reason == "deadline_unmeetable"
+        passed = "the deadline cannot be met" if unmeetable else "the deadline passed before it was completed"
+        said = self.job.message or passed
         return states.end(self.job, at_ns, JobState.EXPIRED, reason, said)
 
     def _rewrite_wait_ns(self) -> int:

@@ -97,6 +97,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
     """What holding it costs in memory, about."""
 
+    @property
+    def tool_seconds(self) -> float:
+        """What its tools are expected to take, one after another."""
+        return sum(step.tool.seconds for step in self.steps if step.tool is not None)
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One job as it stands in the store. Changed only by the functions of `states.py`."""

@@ -21,6 +21,7 @@ from agentload.gateway.jobs.protocol import (
 from agentload.gateway.jobs.store import JobStore
 from agentload.gateway.jobs.tool_client import ToolClient
 from agentload.gateway.jobs.writer import StoreWriter
+from agentload.gateway.log_lines import FIELDS, job_fields
 from agentload.gateway.protocol import CancelUpstream, StartUpstream, UpstreamFailed
 from agentload.gateway.upstream import Upstream, UpstreamEvent
 
@@ -78,7 +79,7 @@ class JobsShell:
             case CancelUpstream():
                 self._cancel(action.request_id)
             case JobEnded():
-                _log(action)
+                log_end(action)
             case _:
                 pass  # a Record: counted already
 
@@ -123,18 +124,8 @@ class JobsShell:
         self._feed(event)
 
 
-def _log(ended: JobEnded) -> None:
+def log_end(ended: JobEnded) -> None:
+    """One line for each job that ended other than completed."""
     job = ended.job
     if job.state is not JobState.COMPLETED:
-        LOG.info(
-            "job=%s tenant=%s class=%s state=%s reason=%s steps=%d/%d deliveries=%d failures=%d",
-            job.id,
-            job.tenant,
-            job.service_class,
-            job.state.value,
-            job.reason,
-            job.step,
-            job.steps_total,
-            job.deliveries,
-            job.failures,
-        )
+        LOG.info("job", extra={FIELDS: job_fields(job)})

@@ -138,6 +138,9 @@ STORE_DOWN = _failure(
 CANCEL_UNSAFE = _failure(
     503, "store_unavailable", "the job was stopped, but this could not be made safe yet", again=True
 )
+UNMEETABLE = _failure(
+    504, "deadline_unmeetable", "its tools alone are expected to take longer than its deadline", again=False
+)
 SHUTTING_DOWN = _failure(503, "shutting_down", "the gateway is shutting down", again=True)
 
 
