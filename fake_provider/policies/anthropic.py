@@ -9,6 +9,7 @@ what is produced then drives it into debt. A plain answer counts when it goes ou
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from fake_provider.budget import EPSILON, NS, Bucket, Headers
 from fake_provider.call import CallRequest, Reason, Shortage
@@ -92,13 +93,13 @@ class Anthropic(Policy):
         ]
 
     def _fields(self, name: bytes, buckets: list[Bucket], now_ns: int, grain: int) -> Headers:
-        left = sum(_remaining(bucket.level, grain) for bucket in buckets)
-        full_ns = self._epoch_ns + now_ns + max(bucket.full_in_ns() for bucket in buckets)
-        prefix = b"anthropic-ratelimit-" + name
+        limit = sum([bucket.per_minute for bucket in buckets])
+        left = sum([_remaining(bucket.level, grain) for bucket in buckets])
+        full_ns = self._epoch_ns + now_ns + max([bucket.full_in_ns() for bucket in buckets])
         return [
-            (prefix + b"-limit", b"%d" % sum(bucket.per_minute for bucket in buckets)),
-            (prefix + b"-remaining", b"%d" % left),
-            (prefix + b"-reset", rfc3339(full_ns)),
+            (b"anthropic-ratelimit-%s-limit" % name, b"%d" % limit),
+            (b"anthropic-ratelimit-%s-remaining" % name, b"%d" % left),
+            (b"anthropic-ratelimit-%s-reset" % name, rfc3339(full_ns)),
         ]
 
     def _limits(self) -> dict[Reason, float]:
@@ -124,7 +125,13 @@ class Anthropic(Policy):
 
 def rfc3339(unix_ns: int) -> bytes:
     """An instant to the second, rounded up: `2025-08-21T12:40:59Z`."""
-    return datetime.fromtimestamp(-(-unix_ns // NS), UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
+    return _instant(-(-unix_ns // NS))
+
+
+@lru_cache(maxsize=256)
+def _instant(unix_s: int) -> bytes:
+    # Many answers name the same few seconds, and writing one costs as much as a whole bucket.
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
 
 
 def _times(rate: float | None, factor: float) -> float | None:
