@@ -37,3 +37,17 @@ def test_tenants_are_safe_from_each_other(tmp_path: Path, name: str) -> None:
 
 def test_batch_borrows_what_is_idle_and_gives_it_back(tmp_path: Path) -> None:
     assert not_passed(under_the_article(tmp_path, "priority-flood")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "checks"),
+    [
+        # (Not work-conserving: its floors of 35 units for absent classes stand free, as it asks for.)
+        ("long-jobs", {"long-job", "weighted-share", "no-starvation", "bounded-queue"}),
+        ("tenant-churn", {"rebalance", "idle-credit", "weighted-share", "no-starvation", "bounded-queue"}),
+    ],
+)
+def test_long_jobs_and_changing_demand(tmp_path: Path, name: str, checks: set[str]) -> None:
+    chosen = under_the_article(tmp_path, name)
+    assert checks <= {spec.kind for spec in chosen.checks}
+    assert not checks & set(not_passed(chosen))

@@ -24,8 +24,9 @@ POST /v1/jobs
     202 once the job is safe in the store, with `Location: /v1/jobs/ID` and the body
     `{"id", "state", "position", "eta_s"}`.
     400 malformed (`invalid_json`, `invalid_request`, `unknown_service_class`) or `too_many_steps`; 413
-    `body_too_long`; 429 `tenant_queue_full` or `class_queue_full`; 503 `jobs_full`, `store_unavailable`
-    (nothing was written) or `shutting_down`; 429 and 503 carry `Retry-After`.
+    `body_too_long`; 504 `deadline_unmeetable` (its tools alone are expected to take longer); 429
+    `tenant_queue_full` or `class_queue_full`; 503 `jobs_full`, `store_unavailable` (nothing was written) or
+    `shutting_down`; 429 and 503 carry `Retry-After`.
 
 POST /v1/chat/completions with `Prefer: respond-async` (RFC 7240)
     The same for a job of this one chat step: 202 with `Preference-Applied: respond-async`. Without jobs the
