@@ -27,8 +27,7 @@ COMMANDS: Mapping[str, list[str]] = {
         "1",
         "--log-level",
         "error",
-        "--base-id-path",
-        "id",
+        "--disable-hot-restart",
     ],
 }
 CONFIGS = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
@@ -39,7 +38,14 @@ Changes = Mapping[str, str]
 
 WORSE: Mapping[str, tuple[str, Changes]] = {
     "nginx, bare refusals": ("nginx", {"error_page 429 = @refused;": ""}),
-    "nginx, one limit for all": ("nginx", {"limit_req_zone $tenant": "limit_req_zone $server_name"}),
+    "nginx, one limit for all": (
+        "nginx",
+        {
+            "limit_req_zone $tenant": "limit_req_zone $server_port",
+            "rate=13r/s": "rate=52r/s",
+            "burst=20": "burst=80",
+        },
+    ),
     "nginx, next upstream": (
         "nginx",
         {
@@ -47,16 +53,22 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
             "proxy_next_upstream off;": "proxy_next_upstream error timeout http_429 http_503 non_idempotent;",
         },
     ),
-    "haproxy, one limit for all": ("haproxy", {"track-sc0 var(txn.tenant)": "track-sc0 str(all)"}),
+    "haproxy, one limit for all": (
+        "haproxy",
+        {"track-sc0 var(txn.tenant)": "track-sc0 str(all)", "sc0_gpc0_rate gt 65": "sc0_gpc0_rate gt 260"},
+    ),
     "haproxy, no abortonclose": ("haproxy", {"option abortonclose": "no option abortonclose"}),
     "envoy, one limit for all": (
         "envoy",
-        {"request_headers: {header_name: x-tenant, descriptor_key: tenant}": _SAME_FOR_ALL},
+        {
+            "request_headers: {header_name: x-tenant, descriptor_key: tenant}": _SAME_FOR_ALL,
+            "{max_tokens: 20, tokens_per_fill: 13,": "{max_tokens: 80, tokens_per_fill: 52,",
+        },
     ),
     "envoy, bare refusals": ("envoy", {"header: {key: Retry-After": "header: {key: X-Nothing"}),
     "envoy, retries": ("envoy", {"# retry_policy:": "retry_policy:"}),
 }
-"""Each preset with one good line gone, by name."""
+"""Each preset with one good thing gone, by name. One limit for all is as much as four tenants have."""
 
 
 def binary(kind: str) -> str:

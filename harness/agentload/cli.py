@@ -494,6 +494,35 @@ def init(
 
 
 @app.command()
+def doctor(
+    target: Annotated[str, typer.Option(help="URL or YAML file of your gateway.")],
+    profile: Annotated[
+        str, typer.Option(help="Whose tenants to ask for, and our provider's limits.")
+    ] = "noisy-neighbor",
+    provider: ProviderOption = None,
+    provider_port: ProviderPortOption = 0,
+    allow_host: AllowHostOption = None,
+    burst: Annotated[int, typer.Option(min=1, max=200, help="So many requests at once.")] = 40,
+) -> None:
+    """Look at a target before any load.
+
+    One request per tenant, two streams and a small burst; then which checks a run will decide, and why not
+    the others. Exit code 0: all that can be; 1: something must be mended first; 3: some will be inconclusive.
+    """
+    from agentload import doctor as composition
+    from agentload.order import Options
+
+    options = Options(
+        profile=profile,
+        target=target,
+        provider_url=provider,
+        provider_port=provider_port,
+        allow_hosts=tuple(allow_host or ()),
+    )
+    raise typer.Exit(composition.run(options, burst))
+
+
+@app.command()
 def worker(
     master: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where `agentload run --bind` listens.")],
 ) -> None:

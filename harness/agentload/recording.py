@@ -71,7 +71,7 @@ class Recording:
         if running is not None:
             stage.use_provider(running)
         else:
-            stage.start_provider(self.options.provider_port or _port_of(expected.listens))
+            stage.start_provider(self.options.provider_port or expected.port)
         if target is None:
             stage.start_gateway(self.options.mutant)
             return targets.bundled(stage.gateway_url)
@@ -239,11 +239,6 @@ class Recording:
 def _in_flight_cap() -> int:
     """As many requests at once as one process may have files open here, up to the driver's default."""
     return min(protocol.DEFAULT_IN_FLIGHT_CAP, raise_file_limit() - FILES_BESIDE_CONNECTIONS)
-
-
-def _port_of(listens: str | None) -> int:
-    """The port that a target's gateway calls us at; 0, any free one, when it does not say."""
-    return 0 if listens is None else int(listens.rpartition(":")[2])
 
 
 def _phase_at(chosen: Profile, at_ns: int) -> str:

@@ -37,6 +37,11 @@ class ProviderExpectation(msgspec.Struct, frozen=True, kw_only=True):
     running: str | None = None
     """URL of a fake provider that runs already."""
 
+    @property
+    def port(self) -> int:
+        """The port of `listens`; 0, any free one, when it does not say."""
+        return 0 if self.listens is None else int(self.listens.rpartition(":")[2])
+
 
 @dataclass(frozen=True)
 class Target:

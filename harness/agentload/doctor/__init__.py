@@ -1,0 +1,112 @@
+"""`agentload doctor`: a careful look at a target before any load, and which checks it will let decide.
+
+Asked is one request for each tenant, a stream, a stream that is left, and a small burst, in front of our
+provider. `findings` and `decidable` say what follows, and are pure; `ask` sends.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from agentload import order, screen
+from agentload.doctor import show
+from agentload.doctor.ask import Asker
+from agentload.doctor.decidable import prospects
+from agentload.doctor.findings import Finding, Grade, findings
+from agentload.doctor.observed import Asked, Call, Kind, Seen
+from agentload.drivers import probe
+from agentload.drivers.stage import Stage
+from agentload.errors import ExitCode, UnreachableError
+from agentload.model import Profile
+from agentload.targets import Target
+
+MOST_TENANTS = 20
+"""More are not asked: they are alike."""
+_CALLS_SETTLE_S = 2.0
+"""How long the call of a client that has left is watched."""
+
+
+def run(options: order.Options, burst: int) -> int:
+    """Look, print one table, and say by the exit code what it means.
+
+    0: every check that can be judged from outside will be; 1: something is wrong that must be mended first;
+    3: it works, but some checks will be inconclusive. Raises AgentloadError as `run` does (2, 4).
+    """
+    seen = examine(options, burst)
+    found = findings(seen)
+    show.table(str(options.target), found, prospects(seen), screen.console())
+    return exit_code(found)
+
+
+def examine(options: order.Options, burst: int) -> Seen:
+    """Start or take our provider, ask, and read its ledger. Raises AgentloadError."""
+    prepared = order.prepare(options)
+    assert prepared.target is not None
+    return _look(options, prepared.profile, prepared.target, burst)
+
+
+def exit_code(found: Sequence[Finding]) -> ExitCode:
+    """By the worst finding; our provider unreached is as in a run."""
+    grades = {finding.grade for finding in found}
+    if Grade.BAD in grades:
+        return ExitCode.FAILED
+    return ExitCode.INCONCLUSIVE if Grade.UNSURE in grades else ExitCode.PASSED
+
+
+def _look(options: order.Options, profile: Profile, target: Target, burst: int) -> Seen:
+    run_id = secrets.randbelow(0xFFFF) + 1
+    with (
+        TemporaryDirectory(prefix="agentload-doctor-") as folder,
+        Stage(profile, Path(folder), run_id) as stage,
+    ):
+        running = options.provider_url or target.provider.running
+        if running is not None:
+            stage.use_provider(running)
+        else:
+            stage.start_provider(options.provider_port or target.provider.port)
+        asked = _ask(Asker(target, profile, run_id), profile, burst)
+        if all(one.status == 0 for one in asked):
+            raise UnreachableError(f"the target gateway at {target.base_url}: {asked[0].failure}")
+        return Seen(
+            tenants=tuple(tenant.name for tenant in profile.tenants),
+            asked=tuple(asked),
+            calls=_calls(stage),
+            upstream_keys=_upstream_keys(stage),
+        )
+
+
+def _ask(asker: Asker, profile: Profile, burst: int) -> list[Asked]:
+    some = profile.tenants[:MOST_TENANTS]
+    asked = [asker.ask(Kind.CAREFUL, tenant) for tenant in some]
+    if all(one.status == 0 for one in asked):
+        return asked
+    asked += [asker.ask(Kind.STREAMED, some[0]), asker.ask(Kind.LEFT, some[0])]
+    return asked + asker.ask_at_once(some[-1], burst)
+
+
+def _calls(stage: Stage) -> tuple[Call, ...]:
+    """The ledger, once no call is open any more or `_CALLS_SETTLE_S` have passed."""
+    until_s = time.monotonic() + _CALLS_SETTLE_S
+    while True:
+        entries = stage.ledger().entries
+        if all(entry["ending"] != "open" for entry in entries) or time.monotonic() > until_s:
+            return tuple(_call(entry) for entry in entries)
+        time.sleep(0.05)
+
+
+def _call(entry: dict[str, object]) -> Call:
+    return msgspec.convert({name: entry[name] for name in Call.__struct_fields__ if name in entry}, Call)
+
+
+def _upstream_keys(stage: Stage) -> int | None:
+    """How many API keys our provider keeps an allowance for; none where its policy has no allowances."""
+    url = f"{stage.provider_url}/_fake/stats"
+    levels = probe.json_call(stage.http, "GET", url, what="the provider's control").get("limits")
+    digests = {level.get("key_digest") for level in levels or ()}
+    return len(digests) or None

@@ -1,0 +1,160 @@
+"""The doctor's requests: a run's own bytes over plain sockets, each bounded in time and size. SHELL."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from email.utils import parsedate_to_datetime
+
+from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
+from agentload.doctor.observed import Asked, Kind
+from agentload.drivers.http1_answer import Answer
+from agentload.model import Arrival, Job, Profile, Tenant
+from agentload.targets import Target
+
+TIMEOUT_S = 20.0
+"""For one request, from connecting to its last byte: a gateway may queue for a while."""
+_BODY_SHOWN = 120
+_INPUT_TOKENS, _PLAIN_TOKENS, _STREAM_TOKENS = 24, 8, 24
+
+
+class Asker:
+    """Asks one target in the names of a profile's tenants; numbers its requests from 0."""
+
+    def __init__(self, target: Target, profile: Profile, run_id: int) -> None:
+        self._target, self._profile, self._run_id = target, profile, run_id
+        self._writer, self._redact = RequestWriter(target), target.redactor()
+        self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
+        self._tls = ssl.create_default_context() if target.tls else None
+        self._next = 0
+
+    def ask(self, kind: Kind, tenant: Tenant) -> Asked:
+        """One request, heard out (a client that leaves: to the first token)."""
+        return self._exchange(*self._numbered(kind, tenant))
+
+    def ask_at_once(self, tenant: Tenant, count: int) -> list[Asked]:
+        """Several of one tenant, all at the same time."""
+        numbered = [self._numbered(Kind.BURST, tenant) for _ in range(count)]
+        with ThreadPoolExecutor(count) as threads:
+            return list(threads.map(lambda one: self._exchange(*one), numbered))
+
+    def _numbered(self, kind: Kind, tenant: Tenant) -> tuple[Kind, Arrival]:
+        streams = kind in (Kind.STREAMED, Kind.LEFT)
+        tokens = _STREAM_TOKENS if streams else _PLAIN_TOKENS
+        arrival = Arrival(
+            seq=self._next,
+            tenant=tenant.name,
+            service_class=tenant.service_class,
+            phase=self._profile.phases[0].name,
+            due_ns=0,
+            job=Job(
+                input_tokens=_INPUT_TOKENS,
+                output_tokens=tokens,
+                declared_output_tokens=2 * tokens,
+                stream=streams,
+            ),
+        )
+        self._next += 1
+        return kind, arrival
+
+    def _exchange(self, kind: Kind, arrival: Arrival) -> Asked:
+        reader = ReplyReader(arrival.job.stream, arrival.seq, self._redact)
+        marker = marker_of(self._run_id, self._places[arrival.tenant], arrival, 0)
+        hearing = _Hearing(reader, leaves=kind is Kind.LEFT)
+        failure = None
+        try:
+            self._converse(self._writer.write(arrival, marker, 0), hearing)
+        except TimeoutError:
+            failure = f"no whole answer in {TIMEOUT_S:g} s"
+        except (OSError, ValueError) as error:
+            failure = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return self._asked(kind, arrival, hearing, failure)
+
+    def _converse(self, request: bytes, hearing: _Hearing) -> None:
+        until_s = time.monotonic() + TIMEOUT_S
+        with closing(self._connect()) as sock:
+            sock.sendall(request)
+            while not hearing.over:
+                left_s = until_s - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError
+                sock.settimeout(left_s)
+                hearing.hear(sock.recv(65_536))
+
+    def _connect(self) -> socket.socket:
+        target = self._target
+        sock = socket.create_connection((target.host, target.port), timeout=TIMEOUT_S)
+        return sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=target.host)
+
+    def _asked(self, kind: Kind, arrival: Arrival, hearing: _Hearing, failure: str | None) -> Asked:
+        problem = hearing.answer.error
+        ending = Ending.LEFT if hearing.leaves else Ending.COMPLETE if hearing.answer.complete else Ending.CUT
+        result = hearing.reader.result(ending, 0)
+        return Asked(
+            kind=kind,
+            tenant=arrival.tenant,
+            seq=arrival.seq,
+            input_tokens=arrival.job.input_tokens,
+            outcome=result.outcome,
+            status=hearing.answer.status,
+            failure=self._redact(problem.failure.value if problem is not None else failure or "") or None,
+            http_version=hearing.http_version,
+            media_type=self._redact(hearing.field("content-type").partition(";")[0]),
+            retry_after=result.retry_after,
+            reason=result.reason,
+            usage=result.input_tokens is not None,
+            own_answer=result.own_answer,
+            text_ns=tuple(hearing.reader.token_arrivals_ns),
+            clock_skew_s=_skew_s(hearing.field("date"), time.time()),
+            body=self._redact(hearing.body.decode("utf-8", "replace"))[:_BODY_SHOWN],
+        )
+
+
+class _Hearing:
+    """One answer as its bytes come."""
+
+    def __init__(self, reader: ReplyReader, *, leaves: bool) -> None:
+        self.reader, self.leaves = reader, leaves
+        self.answer = Answer()
+        self.http_version = ""
+        self.body = b""
+        self.over = False
+        self._announced = False
+
+    def hear(self, data: bytes) -> None:
+        """What came from the socket; nothing: the server has closed."""
+        if not self.http_version and data.startswith(b"HTTP/"):
+            self.http_version = data[:8].decode("latin-1")
+        if data:
+            self.answer.feed(data)
+        else:
+            self.answer.end_of_stream()
+        if self.answer.has_head and not self._announced:
+            self._announced = True
+            self.reader.head(self.answer.status, self.answer.headers, time.time())
+        chunks, self.answer.chunks = self.answer.chunks, []
+        for chunk in chunks:
+            self.body = (self.body + chunk)[:4096]
+            self.reader.feed(chunk, time.monotonic_ns())
+        left = self.leaves and bool(self.reader.token_arrivals_ns)
+        self.over = left or self.answer.complete or self.answer.error is not None or not data
+
+    def field(self, name: str) -> str:
+        """A field of the answer's head; empty where it has none."""
+        found: Sequence[str] = [
+            value.decode("latin-1").strip()
+            for key, value in self.answer.headers
+            if key.decode("latin-1").lower() == name
+        ]
+        return found[0] if found else ""
+
+
+def _skew_s(date: str, now_epoch_s: float) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now_epoch_s
+    except (ValueError, TypeError, OverflowError):
+        return None

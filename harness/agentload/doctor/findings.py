@@ -1,0 +1,238 @@
+"""What follows from what was seen, one sentence each. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from agentload.doctor.observed import Asked, Kind, Seen
+from agentload.model import Outcome
+
+STREAMS_IN_PIECES_NS = 20_000_000
+"""Text of a stream of 24 tokens, 10 ms each, that comes within less was held back."""
+SKEW_S = 2.0
+"""Date has whole seconds, and an answer takes a moment."""
+
+
+class Grade(StrEnum):
+    """How it bears on a run."""
+
+    GOOD = "good"
+    NOTE = "note"
+    """Worth knowing; verdicts stand."""
+    UNSURE = "unsure"
+    """Some verdicts will be inconclusive for it."""
+    BAD = "bad"
+    """To be mended first."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One row."""
+
+    about: str
+    grade: Grade
+    said: str
+
+
+def findings(seen: Seen) -> list[Finding]:
+    """All of them, the most fundamental first."""
+    looks: list[Callable[[Seen], Finding]] = [
+        reachable,
+        authenticated,
+        provider_behind,
+        marker,
+        identity,
+        usage,
+        streaming,
+        departure,
+        refusal,
+        http_version,
+        clock,
+    ]
+    return [look(seen) for look in looks]
+
+
+def reachable(seen: Seen) -> Finding:
+    """Something answers at all."""
+    silent = [one for one in seen.asked if one.status == 0 and one.kind is not Kind.LEFT]
+    if not silent:
+        return Finding("reachable", Grade.GOOD, f"all {len(seen.asked)} requests got an answer")
+    said = f"{len(silent)} of {len(seen.asked)} requests got none ({_counted(one.failure for one in silent)})"
+    return Finding("reachable", Grade.BAD, said)
+
+
+def authenticated(seen: Seen) -> Finding:
+    """Every tenant is let in, and served."""
+    careful = seen.of(Kind.CAREFUL)
+    shut = [one for one in careful if one.status in (401, 403)]
+    if shut:
+        said = f"{_names(shut)}: {_counted(str(one.status) for one in shut)}: are these keys known to it?"
+        return Finding("authenticated", Grade.BAD, said)
+    unserved = [one for one in careful if one.outcome is not Outcome.ANSWERED]
+    if unserved:
+        why = _counted(_ending(one) for one in unserved)
+        return Finding("authenticated", Grade.BAD, f"let in, but not served: {_names(unserved)}: {why}")
+    return Finding("authenticated", Grade.GOOD, f"{len(careful)} tenants asked, each served")
+
+
+def provider_behind(seen: Seen) -> Finding:
+    """Our provider is what the gateway calls."""
+    if seen.calls:
+        return Finding("our provider", Grade.GOOD, f"saw {len(seen.calls)} calls")
+    answered = any(one.outcome is Outcome.ANSWERED for one in seen.asked)
+    other = "answers come from somewhere else" if answered else "nothing is answered"
+    return Finding("our provider", Grade.BAD, f"saw no call; {other}: is the gateway's upstream set to it?")
+
+
+def marker(seen: Seen) -> Finding:
+    """Whether what our provider gets can be told apart: exact, folded, lost, cached or duplicated."""
+    kinds = Counter(carriage(seen, one) for one in seen.of(Kind.CAREFUL, Kind.STREAMED))
+    kinds.pop(None, None)
+    if not kinds:
+        return Finding("marker", Grade.UNSURE, "no answered request by which to tell")
+    said = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    worst = max(kinds, key=lambda kind: list(_CARRIAGE).index(str(kind)))
+    grade, meaning = _CARRIAGE[str(worst)]
+    return Finding("marker", grade, f"{said}: {meaning}")
+
+
+_CARRIAGE = {
+    "exact": (Grade.GOOD, "each call at our provider is known by its request, word for word"),
+    "folded": (
+        Grade.NOTE,
+        "known, but the message comes changed (another size): tokens differ from the plan",
+    ),
+    "duplicated": (Grade.BAD, "one request made several calls, with nothing wrong"),
+    "cached": (Grade.UNSURE, "answered without a call: switch the cache off, or shares mean nothing"),
+    "lost": (Grade.UNSURE, "calls come without their marker: does something rewrite the last user message?"),
+}
+"""From good to bad."""
+
+
+def carriage(seen: Seen, asked: Asked) -> str | None:
+    """What became of a request's marker on its way; None for a request that was not answered."""
+    if asked.outcome is not Outcome.ANSWERED:
+        return None
+    calls = seen.calls_for(asked)
+    if len(calls) > 1:
+        return "duplicated"
+    if not calls:
+        return "lost" if seen.unmarked else "cached"
+    return "exact" if calls[0].input_tokens == asked.input_tokens else "folded"
+
+
+def identity(seen: Seen) -> Finding:
+    """Whether our provider is called with one key or with each tenant's."""
+    keys, tenants = seen.upstream_keys, len({one.tenant for one in seen.asked})
+    if not keys:
+        return Finding("identity upstream", Grade.UNSURE, "our provider met no key by which to tell")
+    if keys == 1:
+        said = "one key for all: our provider's limit is shared, and the marker alone says whose a call is"
+        return Finding("identity upstream", Grade.GOOD, said)
+    said = (
+        f"{keys} keys for {tenants} tenants: each has the provider's whole limit to itself, so it never binds"
+    )
+    return Finding("identity upstream", Grade.NOTE, said)
+
+
+def usage(seen: Seen) -> Finding:
+    """Token counts come back, of plain answers and of streams."""
+    answered = [one for one in seen.asked if one.outcome is Outcome.ANSWERED]
+    without = [one for one in answered if not one.usage]
+    if not answered:
+        return Finding("usage", Grade.UNSURE, "no answer to look at")
+    if without:
+        kinds = _counted(one.kind for one in without)
+        return Finding("usage", Grade.NOTE, f"missing in {len(without)} of {len(answered)} answers ({kinds})")
+    return Finding("usage", Grade.GOOD, f"reported in all {len(answered)} answers")
+
+
+def streaming(seen: Seen) -> Finding:
+    """Tokens arrive as they are made."""
+    streams = [one for one in seen.of(Kind.STREAMED) if one.outcome is Outcome.ANSWERED]
+    if not streams:
+        return Finding("streaming", Grade.UNSURE, "no stream was answered")
+    times = streams[0].text_ns
+    if "event-stream" not in streams[0].media_type:
+        return Finding(
+            "streaming", Grade.NOTE, f"asked for, answered as {streams[0].media_type or 'nothing known'}"
+        )
+    spread_ns = times[-1] - times[0] if times else 0
+    if spread_ns < STREAMS_IN_PIECES_NS:
+        said = "the whole text came at once: it is buffered, so time to first token is that of the last"
+        return Finding("streaming", Grade.NOTE, said)
+    return Finding("streaming", Grade.GOOD, f"in {len(times)} pieces over {spread_ns / 1e6:.0f} ms")
+
+
+def departure(seen: Seen) -> Finding:
+    """What becomes of the call of a client that has left."""
+    calls = [call for one in seen.of(Kind.LEFT) for call in seen.calls_for(one)]
+    if not calls:
+        return Finding("client leaves", Grade.UNSURE, "no call of it was seen")
+    if calls[0].ending == "cancelled":
+        return Finding("client leaves", Grade.GOOD, "its call ends at our provider, too")
+    said = f"its call runs on at our provider ({calls[0].ending}): cancel-upstream will fail"
+    return Finding("client leaves", Grade.NOTE, said)
+
+
+def refusals(seen: Seen) -> list[Asked]:
+    """What was turned away in the burst."""
+    return [one for one in seen.of(Kind.BURST) if one.status in (402, 413, 429, 503)]
+
+
+def refusal(seen: Seen) -> Finding:
+    """What a refusal looks like, and whose it is."""
+    refused, burst = refusals(seen), len(seen.of(Kind.BURST))
+    if not refused:
+        return Finding(
+            "refusals", Grade.NOTE, f"none in a burst of {burst}: more load may show what one looks like"
+        )
+    passed_on = sum(any(call.status == one.status for call in seen.calls_for(one)) for one in refused)
+    bare = sum(one.retry_after is None for one in refused)
+    said = f"{len(refused)} of {burst}: {_counted(_ending(one) for one in refused)}"
+    said += f"; Retry-After {_counted(one.retry_after or 'missing' for one in refused)}"
+    said += f"; {_counted(one.media_type or 'no media type' for one in refused)}"
+    if passed_on:
+        said += f"; {passed_on} are the provider's own, passed on"
+    return Finding("refusals", Grade.NOTE if bare else Grade.GOOD, said)
+
+
+def http_version(seen: Seen) -> Finding:
+    """Load is sent as HTTP/1.1."""
+    versions = Counter(one.http_version for one in seen.asked if one.http_version)
+    if set(versions) <= {"HTTP/1.1"}:
+        return Finding("HTTP", Grade.GOOD if versions else Grade.UNSURE, "1.1" if versions else "no answer")
+    said = f"{_counted(versions.elements())}: without HTTP/1.1 each request costs a connection"
+    return Finding("HTTP", Grade.NOTE, said)
+
+
+def clock(seen: Seen) -> Finding:
+    """Dates in Retry-After are told by the gateway's clock."""
+    skews = [one.clock_skew_s for one in seen.asked if one.clock_skew_s is not None]
+    if not skews:
+        return Finding(
+            "clock", Grade.NOTE, "no Date in its answers: a Retry-After with a date is read by ours"
+        )
+    worst = max(skews, key=abs)
+    if abs(worst) <= SKEW_S:
+        return Finding("clock", Grade.GOOD, "within 2 s of ours")
+    return Finding("clock", Grade.NOTE, f"{worst:+.0f} s from ours: dates in Retry-After are read that wrong")
+
+
+def _ending(one: Asked) -> str:
+    what = str(one.status) if one.status else "no answer"
+    why = one.reason or one.failure
+    return f"{what} {why}" if why else what
+
+
+def _counted(items: Iterable[str | None]) -> str:
+    counted = Counter(str(item) for item in items)
+    return ", ".join(f"{count} × {item}" for item, count in counted.most_common(3))
+
+
+def _names(asked: Sequence[Asked]) -> str:
+    names = list(dict.fromkeys(one.tenant for one in asked))
+    return ", ".join(names[:4]) + (" …" if len(names) > 4 else "")

@@ -1,0 +1,85 @@
+"""What a doctor has seen: what was asked, what came back, and what our provider wrote down. Plain data."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from agentload.model import Outcome
+
+
+class Kind(StrEnum):
+    """Why a request was sent."""
+
+    CAREFUL = "careful"
+    """One for each tenant, one after another."""
+    STREAMED = "streamed"
+    """One stream, heard to its end."""
+    LEFT = "left"
+    """One stream, whose client leaves at the first token."""
+    BURST = "burst"
+    """Several of one tenant at once."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One request and its answer."""
+
+    kind: Kind
+    tenant: str
+    seq: int
+    input_tokens: int
+    """As sent."""
+    outcome: Outcome = Outcome.FAILED
+    status: int = 0
+    """0: no answer."""
+    failure: str | None = None
+    """What broke, where something did."""
+    http_version: str = ""
+    media_type: str = ""
+    retry_after: str | None = None
+    reason: str | None = None
+    usage: bool = False
+    """The answer said how many tokens it was."""
+    own_answer: bool | None = None
+    text_ns: tuple[int, ...] = ()
+    """When text came, of a stream."""
+    clock_skew_s: float | None = None
+    """The gateway's Date minus our time."""
+    body: str = ""
+    """How it began, without keys."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One call at our provider, as its ledger has it. Tenant and number are None without a marker."""
+
+    tenant: int | None = None
+    seq: int | None = None
+    status: int = 200
+    input_tokens: int = 0
+    ending: str = "completed"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything."""
+
+    tenants: tuple[str, ...]
+    """Of the profile, in its order: a marker holds the place."""
+    asked: tuple[Asked, ...]
+    calls: tuple[Call, ...]
+    upstream_keys: int | None = None
+    """How many API keys our provider has met; None where it does not say."""
+
+    def of(self, *kinds: Kind) -> list[Asked]:
+        """The requests of these kinds."""
+        return [one for one in self.asked if one.kind in kinds]
+
+    def calls_for(self, asked: Asked) -> list[Call]:
+        """What our provider saw of a request, by its marker."""
+        place = self.tenants.index(asked.tenant)
+        return [call for call in self.calls if (call.tenant, call.seq) == (place, asked.seq)]
+
+    @property
+    def unmarked(self) -> int:
+        """Calls of which nobody knows whose they are."""
+        return sum(call.tenant is None for call in self.calls)

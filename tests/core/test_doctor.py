@@ -1,0 +1,201 @@
+"""What a doctor says of what was seen: each sentence with an example and a counterexample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentload import checks
+from agentload.doctor import exit_code, findings
+from agentload.doctor.decidable import Chance, prospects
+from agentload.doctor.findings import Finding, Grade
+from agentload.doctor.observed import Asked, Call, Kind, Seen
+from agentload.doctor.show import groups
+from agentload.errors import ExitCode
+from agentload.model import Outcome
+
+TENANTS = ("quiet", "flood")
+
+
+def asked(kind: Kind = Kind.CAREFUL, tenant: str = "quiet", seq: int = 0, **more: Any) -> Asked:
+    fields: dict[str, Any] = {
+        "outcome": Outcome.ANSWERED,
+        "status": 200,
+        "http_version": "HTTP/1.1",
+        "media_type": "application/json",
+        "usage": True,
+        "clock_skew_s": 0.2,
+    }
+    return Asked(kind=kind, tenant=tenant, seq=seq, input_tokens=24, **fields | more)
+
+
+def refused(seq: int, **more: Any) -> Asked:
+    fields: dict[str, Any] = {"outcome": Outcome.REJECTED, "status": 429, "usage": False, "retry_after": "1"}
+    return asked(Kind.BURST, "flood", seq, **fields | more)
+
+
+def call(tenant: int | None = 0, seq: int | None = 0, **more: Any) -> Call:
+    fields: dict[str, Any] = {"input_tokens": 24}
+    return Call(tenant=tenant, seq=seq, **fields | more)
+
+
+STREAM = asked(Kind.STREAMED, seq=2, media_type="text/event-stream", text_ns=(0, 100_000_000, 230_000_000))
+LEFT = asked(Kind.LEFT, seq=3, outcome=Outcome.ABANDONED, usage=False)
+CALLS = (call(), call(1, 1), call(0, 2), call(0, 3, ending="cancelled"), call(1, 4))
+SOUND = Seen(
+    tenants=TENANTS,
+    asked=(asked(), asked(tenant="flood", seq=1), STREAM, LEFT, asked(Kind.BURST, "flood", 4), refused(5)),
+    calls=CALLS,
+    upstream_keys=1,
+)
+
+
+def seen(*instead: Asked, calls: tuple[Call, ...] = CALLS, keys: int | None = 1) -> Seen:
+    """The sound gateway, with other answers to the requests of these numbers."""
+    changed = {one.seq: one for one in instead}
+    answers = tuple(changed.get(one.seq, one) for one in SOUND.asked)
+    return Seen(tenants=TENANTS, asked=answers, calls=calls, upstream_keys=keys)
+
+
+def finding(about: str, of: Seen) -> Finding:
+    [found] = [one for one in findings(of) if one.about == about]
+    return found
+
+
+def chance(check: str, of: Seen) -> tuple[Chance, str]:
+    [found] = [one for one in prospects(of) if one.check == check]
+    return found.chance, found.because
+
+
+def test_a_sound_gateway_has_nothing_to_mend() -> None:
+    assert {one.grade for one in findings(SOUND)} == {Grade.GOOD}
+    assert exit_code(findings(SOUND)) is ExitCode.PASSED
+
+
+def test_every_check_there_is_has_a_prospect() -> None:
+    assert [one.check for one in prospects(SOUND)] == list(checks.SEAM.names())
+
+
+@pytest.mark.parametrize(
+    ("about", "of", "grade", "words"),
+    [
+        ("reachable", seen(asked(status=0, outcome=Outcome.FAILED, failure="reset")), Grade.BAD, "1 × reset"),
+        ("authenticated", seen(asked(status=401, outcome=Outcome.FAILED)), Grade.BAD, "quiet: 1 × 401"),
+        ("authenticated", seen(asked(status=500, outcome=Outcome.FAILED)), Grade.BAD, "not served: quiet"),
+        ("our provider", seen(calls=()), Grade.BAD, "answers come from somewhere else"),
+        ("marker", seen(calls=(*CALLS, call())), Grade.BAD, "1 duplicated"),
+        ("marker", seen(calls=CALLS[1:]), Grade.UNSURE, "1 cached"),
+        ("marker", seen(calls=(call(None, None), *CALLS[1:])), Grade.UNSURE, "1 lost"),
+        ("marker", seen(calls=(call(input_tokens=60), *CALLS[1:])), Grade.NOTE, "1 folded"),
+        ("identity upstream", seen(keys=2), Grade.NOTE, "2 keys for 2 tenants"),
+        ("identity upstream", seen(keys=None), Grade.UNSURE, "no key"),
+        ("usage", seen(asked(usage=False)), Grade.NOTE, "missing in 1 of 4 answers"),
+        ("streaming", seen(asked(Kind.STREAMED, seq=2)), Grade.NOTE, "answered as application/json"),
+        (
+            "streaming",
+            seen(asked(Kind.STREAMED, seq=2, media_type="text/event-stream", text_ns=(0, 1_000_000))),
+            Grade.NOTE,
+            "at once",
+        ),
+        (
+            "client leaves",
+            seen(calls=(*CALLS[:3], call(0, 3), CALLS[4])),
+            Grade.NOTE,
+            "runs on at our provider (completed)",
+        ),
+        ("refusals", seen(refused(5, retry_after=None)), Grade.NOTE, "Retry-After 1 × missing"),
+        ("refusals", seen(asked(Kind.BURST, "flood", 5)), Grade.NOTE, "none in a burst of 2"),
+        ("refusals", seen(calls=(*CALLS, call(1, 5, status=429))), Grade.GOOD, "the provider's own"),
+        ("HTTP", seen(asked(http_version="HTTP/1.0")), Grade.NOTE, "1 × HTTP/1.0"),
+        ("clock", seen(asked(clock_skew_s=-3600.0)), Grade.NOTE, "-3600 s"),
+    ],
+)
+def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
+    found = finding(about, of)
+    assert (found.grade, words in found.said) == (grade, True), found
+
+
+@pytest.mark.parametrize(
+    ("check", "of", "expected", "words"),
+    [
+        ("victim-latency", SOUND, Chance.YES, ""),
+        ("no-starvation", seen(calls=()), Chance.NO, "ledger"),
+        ("victim-goodput", seen(calls=()), Chance.YES, ""),
+        ("no-starvation", seen(calls=(call(None, None), *CALLS[1:])), Chance.NO, "marker gets lost"),
+        ("provider-limit", seen(calls=(call(None, None), *CALLS[1:])), Chance.YES, ""),
+        ("no-starvation", seen(calls=CALLS[1:]), Chance.NO, "cache"),
+        ("observable", SOUND, Chance.NO, "only the bundled gateway"),
+        ("weighted-share", SOUND, Chance.PERHAPS, "told the same"),
+        ("retry-after-present", seen(asked(Kind.BURST, "flood", 5)), Chance.PERHAPS, "once it refuses"),
+        ("retry-after-syntax", seen(refused(5, retry_after=None)), Chance.NO, "no Retry-After"),
+        ("retry-after-present", seen(refused(5, retry_after=None)), Chance.YES, ""),
+        ("stream-integrity", seen(asked(Kind.STREAMED, seq=2)), Chance.NO, "does not stream"),
+    ],
+)
+def test_what_will_be_decided(check: str, of: Seen, expected: Chance, words: str) -> None:
+    found, because = chance(check, of)
+    assert (found, words in because) == (expected, True), because
+
+
+def test_nothing_is_decided_where_nobody_is_served() -> None:
+    shut = [asked(one.kind, one.tenant, one.seq, status=401, outcome=Outcome.FAILED) for one in SOUND.asked]
+    assert {one.chance for one in prospects(seen(*shut))} == {Chance.NO}
+    assert exit_code(findings(seen(*shut))) is ExitCode.FAILED
+
+
+def test_what_only_makes_verdicts_inconclusive_is_told_apart_from_what_must_be_mended() -> None:
+    assert exit_code(findings(seen(calls=CALLS[1:]))) is ExitCode.INCONCLUSIVE
+    assert exit_code(findings(seen(calls=(*CALLS, call())))) is ExitCode.FAILED
+
+
+def test_checks_with_one_reason_share_a_row() -> None:
+    rows = groups(prospects(SOUND))
+    assert [about for about, _, _ in rows] == ["decidable", "perhaps", "not decidable"]
+    assert sum(len(names) for _, names, _ in rows) == len(checks.SEAM.names())
+
+
+WORDS = st.text("ab -\n", max_size=3)
+ANSWERS = st.builds(
+    Asked,
+    kind=st.sampled_from(Kind),
+    tenant=st.sampled_from(TENANTS),
+    seq=st.integers(0, 5),
+    input_tokens=st.just(24),
+    outcome=st.sampled_from(Outcome),
+    status=st.sampled_from([0, 200, 401, 429, 500, 503]),
+    failure=st.none() | WORDS,
+    http_version=WORDS,
+    media_type=WORDS | st.just("text/event-stream"),
+    retry_after=st.none() | WORDS,
+    reason=st.none() | WORDS,
+    usage=st.booleans(),
+    text_ns=st.lists(st.integers(0, 10**9), max_size=3).map(lambda times: tuple(sorted(times))),
+    clock_skew_s=st.none() | st.floats(-1e12, 1e12),
+)
+PLACES = st.none() | st.integers(0, 1)
+SEEN = st.builds(
+    Seen,
+    tenants=st.just(TENANTS),
+    asked=st.lists(ANSWERS, max_size=6).map(tuple),
+    calls=st.lists(st.builds(Call, tenant=PLACES, seq=PLACES, input_tokens=st.integers(0, 30))).map(tuple),
+    upstream_keys=st.none() | st.integers(1, 3),
+)
+
+
+@given(SEEN)
+def test_whatever_was_seen_has_a_sentence_each(whatever: Seen) -> None:
+    found = findings(whatever)
+    assert len({one.about for one in found}) == len(found) == len(findings(SOUND))
+    assert all(one.said for one in found)
+    assert len(prospects(whatever)) == len(checks.SEAM.names())
+
+
+@given(SEEN)
+def test_without_a_call_at_our_provider_no_check_of_its_ledger_is_promised(whatever: Seen) -> None:
+    blind = Seen(tenants=TENANTS, asked=whatever.asked, calls=())
+    for one in prospects(blind):
+        if checks.SEAM.get(one.check).needs_ledger:
+            assert one.chance is Chance.NO
