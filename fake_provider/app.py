@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fake_provider import anthropic, openai
+from fake_provider import anthropic, openai, openai_common, openai_responses
 from fake_provider.control import Control
 from fake_provider.endpoint import Endpoint
 from fake_provider.host import Host
@@ -21,12 +21,14 @@ from fake_provider.wire import Unreadable
 def build(host: Host, control_token: str | None = None) -> Starlette:
     """The application, for `transport.LendingProtocol` and the loop in which `host` was started."""
     chat = Endpoint(host, openai.OpenAIChat(host.provider.epoch_ns))
+    responses = openai_responses.OpenAIResponses(host.provider.epoch_ns)
     messages = anthropic.AnthropicMessages()
     models = Models(host)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/chat/completions", chat, methods=["POST"]),
+            Route("/v1/responses", Endpoint(host, responses), methods=["POST"]),
             Route("/v1/messages", Endpoint(host, messages), methods=["POST"]),
             Route("/v1/messages/count_tokens", Tokens(messages).count, methods=["POST"]),
             Route("/v1/models", models.all, methods=["GET"]),
@@ -53,8 +55,8 @@ class Models:
         name = cast(str, request.path_params["name"])
         if self._host.provider.serves(name):
             return _json(openai.model_body(name))
-        body = openai.error_body(
-            openai.model_not_found(name), "invalid_request_error", "model_not_found", "model"
+        body = openai_common.error_body(
+            openai_common.model_not_found(name), "invalid_request_error", "model_not_found", "model"
         )
         return Response(body, 404, media_type="application/json")
 
@@ -88,12 +90,12 @@ class Unknown:
         path, headers = request.url.path, dict(request.headers.raw)
         theirs = b"anthropic-version" in headers
         if request.method == "POST":
-            unread = anthropic.unread if theirs else openai.unread
+            unread = anthropic.unread if theirs else openai_common.unread
             call = unread(headers, endpoint=path.removeprefix("/v1/").strip("/"))
             self._host.provider.invalid(self._host.clock_ns(), call, 404)
         if theirs:
             return Response(anthropic.not_found("Not Found"), 404, media_type="application/json")
-        body = openai.error_body(
+        body = openai_common.error_body(
             f"Unknown request URL: {request.method} {path}.", "invalid_request_error", "unknown_url"
         )
         return Response(body, 404, media_type="application/json")

@@ -37,7 +37,20 @@ PURE_MODULES = (
     "gateway/jobs/figures", "gateway/jobs/counters", "gateway/jobs/wishes", "gateway/jobs/calls",
     "gateway/jobs/underway", "gateway/jobs/news",
 )  # fmt: skip
-PURE_PROVIDER = ("words", "marker", "budget", "reply", "ledger", "core", "openai", "anthropic", "tools")
+PURE_PROVIDER = (
+    "words",
+    "marker",
+    "budget",
+    "reply",
+    "ledger",
+    "core",
+    "openai",
+    "openai_common",
+    "openai_responses",
+    "anthropic",
+    "wire",
+    "tools",
+)
 SLOW = {"locust", "gevent", "starlette", "uvicorn", "httpx", "aiohttp"}
 IMPURE = SLOW | {"asyncio", "socket", "time", "threading"}
 
