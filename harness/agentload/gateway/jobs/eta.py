@@ -10,6 +10,8 @@ _KEEP = 0.8
 """Weight of the past in the moving mean of chat steps: about the last five count."""
 _WINDOW = 32
 """So many ends of jobs tell how fast they go."""
+_FEWEST = 8
+"""Fewer ends in a row, with others waiting, tell nothing of how fast they go."""
 _GUESS_NS = NS
 """A chat step takes so long while nothing is known."""
 
@@ -40,7 +42,8 @@ class Pace:
         """A job has been completed. Without a `backlog` the count begins anew: an idle class is not slow."""
         if self._since_ns is not None:
             self._ends.append(at_ns)
-            if backlog:  # else it tells how long a job takes, not how soon the next one's turn comes
+            # Else it tells how long a job takes, and not how soon the next one's turn comes.
+            if backlog and len(self._ends) >= _FEWEST:
                 self._gap_ns = (at_ns - self._since_ns) / len(self._ends)
             if len(self._ends) > _WINDOW:
                 self._since_ns = self._ends.popleft()
