@@ -20,7 +20,7 @@ MUTANTS = {name: one for name, one in ALL.items() if not one.cosmetic}
 TWINS = sorted(name for name, one in ALL.items() if one.cosmetic)
 REQUIRED = (
     "F1 F3 F4 F5 F7 F8 F11 F14 F15 F17 F19 F20 F21 F22 F23 L1 L3 L4 L8 L13 L20 L21 L24 L26"
-    " R1 R2 R3 R4 R7 R8 R9 R10 R12 R14 D1 D2 D3"
+    " R1 R2 R3 R4 R7 R8 R9 R10 R12 R14 D1 D2 D3 D5 D6 D7 D8 D9 D13"
 )
 
 

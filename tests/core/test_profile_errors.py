@@ -38,6 +38,51 @@ def test_the_text_that_the_mistakes_start_from_is_valid() -> None:
     assert profile.parse(VALID, "p.yaml").name == "tiny"
 
 
+JOBS = VALID.replace("gateway: {pools:", "gateway: {jobs: {}, pools:").replace(
+    "  - {name: quiet, count: 2, arrivals: {kind: uniform, rate: 5}, workload: {kind: chat}}",
+    "  - {name: quiet, count: 2, arrivals: {kind: uniform, rate: 5}, workload: {kind: chat}, job: JOB}",
+)
+
+
+def with_job(job: str) -> str:
+    """The valid text, with durable jobs."""
+    return JOBS.replace("JOB}", job + "}")
+
+
+def test_a_tenant_with_durable_jobs_is_valid() -> None:
+    order = profile.parse(with_job("{steps: [chat, {tool: {name: t, seconds: 1}}], poll_s: 0.2}"), "p.yaml")
+    job = order.tenants[0].job
+    assert job is not None
+    assert [step.chat for step in job.steps] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (with_job("{steps: [talk]}"), "tenants[0].job.steps[0]"),
+        (with_job("{steps: [{tool: {seconds: -1}}]}"), "tenants[0].job.steps[0].tool.seconds: must be >= 0"),
+        (with_job("{steps: [{}]}"), "tenants[0].job.steps[0]: must be either `chat` or `{tool: {…}}`"),
+        (with_job("{steps: []}"), "tenants[0].job.steps"),
+        (with_job("{}"), "tenants[0].job.steps: is required"),
+        (with_job("{steps: [chat], client: x}"), "tenants[0].job.client: unknown key"),
+        (
+            with_job("{steps: [chat]}, client: hammer"),
+            "tenants[0].client: a job's client posts and polls: leave this out beside job",
+        ),
+        (
+            with_job("{steps: [chat]}").replace("jobs: {}, ", ""),
+            "tenants[0].job: the gateway keeps no jobs: add `jobs: {}` below `gateway:`",
+        ),
+        (
+            with_job("{steps: [chat]}").replace("users: 3,", "users: 3, job: {steps: [chat]},"),
+            "tenants[1].job: jobs come as arrivals, not from users: write arrivals instead",
+        ),
+    ],
+)
+def test_a_mistake_about_durable_jobs_has_its_place(text: str, said: str) -> None:
+    assert any(said in line for line in lines(text)), lines(text)
+
+
 MISTAKES = [
     (
         "name: tiny",
