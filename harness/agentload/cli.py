@@ -7,7 +7,7 @@ import sys
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -430,9 +430,10 @@ def serve(
         Path | None, typer.Option(metavar="PATH", help="Keep durable jobs in this SQLite file.")
     ] = None,
     log_level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="info: a line for each refused, failed or slow request.")
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(help="info: a line for each refused, failed or slow request."),
     ] = "warning",
-    log_format: Annotated[str, typer.Option(metavar="text|json", help="How a line is written.")] = "text",
+    log_format: Annotated[Literal["text", "json"], typer.Option(help="How a line is written.")] = "text",
     print_alerts: Annotated[  # noqa: ARG001 - the callback has done it
         bool,
         typer.Option(

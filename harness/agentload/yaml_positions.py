@@ -71,6 +71,8 @@ class Document:
     places: dict[Path, Place] = field(default_factory=dict[Path, Place])
     keys: dict[Path, Place] = field(default_factory=dict[Path, Place])
     problems: list[Problem] = field(default_factory=list[Problem])
+    unreadable: set[Path] = field(default_factory=set[Path])
+    """Where something is written that is no value: it has been complained of, and reads as nothing."""
 
     def get(self, path: Path) -> Any:
         """The value at a path, or None when there is none."""
@@ -89,7 +91,9 @@ class Document:
         return self.places.get(path, Place(1, 1))
 
     def complain(self, path: Path, message: str, *, at_key: bool = False) -> None:
-        """Note a problem with the value (or the key) at a path."""
+        """Note a problem with the value (or the key) at a path; not of a value that could not be read."""
+        if path in self.unreadable and not at_key:
+            return
         place = self.keys.get(path) if at_key else None
         self.problems.append(Problem(place or self.place(path), path, message))
 
@@ -288,19 +292,23 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
         if not isinstance(node, yaml.ScalarNode) or node.tag not in _CORE_TAGS | _IMPLICIT_TAGS:
-            self._complain(_start(node), path, f"the tag {node.tag} is not supported")
+            self._unreadable(node, path, f"the tag {node.tag} is not supported")
             return None
         text: str = node.value
         if _NO_TEXT.search(text):
-            self._complain(_start(node), path, "holds characters that are no text")
+            self._unreadable(node, path, "holds characters that are no text")
             return None
         if node.style in _QUOTED:
             return text
         try:
             return scalar(text)
         except ValueError as error:
-            self._complain(_start(node), path, str(error))
+            self._unreadable(node, path, str(error))
             return None
+
+    def _unreadable(self, node: yaml.Node, path: Path, message: str) -> None:
+        self._complain(_start(node), path, message)
+        self._document.unreadable.add(path)
 
     def _complain(self, place: Place, path: Path, message: str) -> None:
         self._document.problems.append(Problem(place, path, message))

@@ -47,6 +47,7 @@ def test_a_port_in_use_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]
     [
         ("pools:\n  p:\n    slots: 0\n", ":3:12: pools.p.slots: must be >= 1, got 0"),
         ("policie: sfq\n", ":1:1: policie: unknown key (did you mean 'policy'?)"),
+        ("tenants:\n  a: {weight: .inf}\n", ":2:15: tenants.a.weight: must be a finite number, got .inf"),
         ("server:\n  idle: 3\n", ":2:3: server.idle: unknown key (did you mean 'idle_s'?)"),
         ("[1, 2]\n", ": must be a mapping (pools, tenants, …), got a list"),
         ("policy: {\n", ":2:1: YAML syntax"),
