@@ -305,6 +305,23 @@ def tokens_body(request: CallRequest) -> bytes:
     return _encode({"input_tokens": request.input_tokens})
 
 
+def model_body(name: str) -> dict[str, Any]:
+    """One model, as `GET /v1/models/{model}` has it."""
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": "1970-01-01T00:00:00Z",
+        "lifecycle": "active",
+    }
+
+
+def models_body(names: tuple[str, ...]) -> dict[str, Any]:
+    """All models on one page, as `GET /v1/models` has them."""
+    ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
+    return {"data": [model_body(name) for name in names], "has_more": False, **ends}
+
+
 def _with_id(body: bytes, call: Call) -> bytes:
     return body.removesuffix(b"null}") + b'"%s"}' % _request_id(call).encode()
 

@@ -46,15 +46,18 @@ class Models:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    async def all(self, _: Request) -> Response:
+    async def all(self, request: Request) -> Response:
         """The models that the configuration names."""
-        return _json(openai.models_body(self._host.provider.config.models))
+        names = self._host.provider.config.models
+        return _json(anthropic.models_body(names) if _anthropic(request) else openai.models_body(names))
 
     async def one(self, request: Request) -> Response:
-        """One model, or OpenAI's 404."""
-        name = cast(str, request.path_params["name"])
+        """One model, or a 404."""
+        name, theirs = cast(str, request.path_params["name"]), _anthropic(request)
         if self._host.provider.serves(name):
-            return _json(openai.model_body(name))
+            return _json(anthropic.model_body(name) if theirs else openai.model_body(name))
+        if theirs:
+            return Response(anthropic.not_found(f"model: {name}"), 404, media_type="application/json")
         body = openai_common.error_body(
             openai_common.model_not_found(name), "invalid_request_error", "model_not_found", "model"
         )
@@ -77,18 +80,14 @@ class Tokens:
 
 
 class Unknown:
-    """Any other address. A POST there was meant as a call (embeddings, say): it counts as an invalid one.
-
-    Whoever names Anthropic's version is answered as Anthropic would.
-    """
+    """Any other address. A POST there was meant as a call (embeddings, say): it counts as an invalid one."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def answer(self, request: Request) -> Response:
         """OpenAI's 404, or Anthropic's."""
-        path, headers = request.url.path, dict(request.headers.raw)
-        theirs = b"anthropic-version" in headers
+        path, headers, theirs = request.url.path, dict(request.headers.raw), _anthropic(request)
         if request.method == "POST":
             unread = anthropic.unread if theirs else openai_common.unread
             call = unread(headers, endpoint=path.removeprefix("/v1/").strip("/"))
@@ -99,6 +98,11 @@ class Unknown:
             f"Unknown request URL: {request.method} {path}.", "invalid_request_error", "unknown_url"
         )
         return Response(body, 404, media_type="application/json")
+
+
+def _anthropic(request: Request) -> bool:
+    """Whoever names Anthropic's version is answered as Anthropic would."""
+    return "anthropic-version" in request.headers
 
 
 def _json(data: object) -> Response:

@@ -68,6 +68,8 @@ class ProviderConfig(BaseModel):
     """With overflow: queue, calls that may wait; None: no bound (a provider that never says no)."""
     retry_after: Literal["seconds", "milliseconds", "none"] = "seconds"
     """What a 429 carries: Retry-After in whole seconds; with retry-after-ms beside it; or nothing."""
+    limit_headers: bool = True
+    """Whether answers tell what is left of the limits; some of OpenAI's and Azure's do not."""
     models: tuple[str, ...] = ("fake-model",)
     any_model: bool = True
     """Serve any model name; False: 404 for names not in `models`."""

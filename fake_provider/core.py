@@ -173,7 +173,7 @@ class Provider:
 
     def headers(self, now_ns: int, call: Call) -> Headers:
         """The rate-limit fields of an answer that was decided at `now_ns`."""
-        return self.policy.headers(now_ns, call.request.caller)
+        return self.policy.headers(now_ns, call.request.caller) if self.config.limit_headers else []
 
     def snapshot(self, now_ns: int) -> dict[str, Any]:
         """The state of everything in numbers, without the ledger's entries and without secrets."""

@@ -140,6 +140,14 @@ def test_a_refused_call_takes_nothing() -> None:
     assert headers[b"x-ratelimit-remaining-tokens"] == b"5000"
 
 
+@pytest.mark.parametrize("policy", ["openai", "azure"])
+def test_answers_may_keep_quiet_about_the_limits(policy: str) -> None:
+    limits = {"policy": policy, "tokens_per_minute": 6_000}
+    told, quiet = provider(**limits), provider(**limits, limit_headers=False)
+    assert told.headers(0, service(told.arrive(0, request())))
+    assert quiet.headers(0, service(quiet.arrive(0, request()))) == []
+
+
 def test_a_call_that_finds_no_slot_takes_nothing_from_the_buckets() -> None:
     core = provider(tokens_per_minute=6_000, slots=1)
     service(core.arrive(0, request(max_tokens=1_000)))

@@ -99,6 +99,15 @@ def test_tokens_are_counted(provider: ProviderProcess, client: anthropic.Anthrop
     assert provider.ledger()["counts"]["offered"] == 0
 
 
+def test_models(provider: ProviderProcess, client: anthropic.Anthropic) -> None:
+    begin(provider, models=["a", "b"], any_model=False)
+    assert [model.id for model in client.models.list()] == ["a", "b"]
+    assert client.models.retrieve("b").type == "model"
+    with pytest.raises(anthropic.NotFoundError, match="model: c"):
+        client.models.retrieve("c")
+    assert provider.ledger()["counts"]["offered"] == 0
+
+
 # ------------------------------------------------------------------------------------------------ refusals
 
 

@@ -103,6 +103,19 @@ def test_refusals_raise_the_sdks_own_errors(
     assert provider.ledger()["counts"]["faulted"] == 1
 
 
+def test_the_sdk_waits_for_the_end_of_an_azure_window(
+    provider: ProviderProcess, client: openai.OpenAI
+) -> None:
+    begin(provider, policy="azure", requests_per_minute=60, bucket_s=1, retry_after="milliseconds")
+    for seq in range(3):
+        client.chat.completions.create(model="m", messages=messages(seq))
+    ledger = provider.ledger()
+    throttled = [entry for entry in ledger["entries"] if entry["ending"] == "throttled"]
+    assert len(throttled) == ledger["counts"]["retries"] >= 1
+    assert ledger["counts"]["early_retries"] == 0
+    assert all(entry["reason"] == "requests" and entry["not_before_ns"] for entry in throttled)
+
+
 def test_a_429_without_a_promise_is_tried_again(provider: ProviderProcess, client: openai.OpenAI) -> None:
     begin(provider, requests_per_minute=60, bucket_s=1, retry_after="none")
     client.chat.completions.create(model="m", messages=messages(0))
