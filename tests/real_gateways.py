@@ -57,6 +57,13 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
         "haproxy",
         {"track-sc0 var(txn.tenant)": "track-sc0 str(all)", "sc0_gpc0_rate gt 65": "sc0_gpc0_rate gt 260"},
     ),
+    "haproxy, no limit": (
+        "haproxy",
+        {
+            "sc0_gpc0_rate gt 65": "sc0_gpc0_rate gt 999999",
+            "    maxconn 4096": "    maxconn 4096\n    stats socket stats",
+        },
+    ),
     "haproxy, no abortonclose": ("haproxy", {"option abortonclose": "no option abortonclose"}),
     "envoy, one limit for all": (
         "envoy",

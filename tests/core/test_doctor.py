@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload import checks
-from agentload.doctor import exit_code, findings
+from agentload.doctor import decidable, exit_code, findings
 from agentload.doctor.decidable import Chance, prospects
 from agentload.doctor.findings import Finding, Grade
 from agentload.doctor.observed import Asked, Call, Kind, Seen
@@ -110,7 +111,12 @@ def test_every_check_there_is_has_a_prospect() -> None:
         ("refusals", seen(asked(Kind.BURST, "flood", 5)), Grade.NOTE, "none in a burst of 2"),
         ("refusals", seen(calls=(*CALLS, call(1, 5, status=429))), Grade.GOOD, "the provider's own"),
         ("HTTP", seen(asked(http_version="HTTP/1.0")), Grade.NOTE, "1 × HTTP/1.0"),
-        ("clock", seen(asked(clock_skew_s=-3600.0)), Grade.NOTE, "-3600 s"),
+        (
+            "clock",
+            seen(*(msgspec.structs.replace(one, clock_skew_s=-3600.0) for one in SOUND.asked)),
+            Grade.NOTE,
+            "-3600 s",
+        ),
     ],
 )
 def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
@@ -128,6 +134,7 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("provider-limit", seen(calls=(call(None, None), *CALLS[1:])), Chance.YES, ""),
         ("no-starvation", seen(calls=CALLS[1:]), Chance.NO, "cache"),
         ("observable", SOUND, Chance.NO, "only the bundled gateway"),
+        ("nothing-lost", SOUND, Chance.NO, "durable jobs"),
         ("weighted-share", SOUND, Chance.PERHAPS, "told the same"),
         ("retry-after-present", seen(asked(Kind.BURST, "flood", 5)), Chance.PERHAPS, "once it refuses"),
         ("retry-after-syntax", seen(refused(5, retry_after=None)), Chance.NO, "no Retry-After"),
@@ -138,6 +145,14 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
 def test_what_will_be_decided(check: str, of: Seen, expected: Chance, words: str) -> None:
     found, because = chance(check, of)
     assert (found, words in because) == (expected, True), because
+
+
+def test_one_slow_answer_says_nothing_of_the_clock() -> None:
+    assert finding("clock", seen(asked(clock_skew_s=-9.0))).grade is Grade.GOOD
+
+
+def test_every_check_that_is_named_here_exists() -> None:
+    assert set(decidable.NAMED) <= set(checks.SEAM.names())
 
 
 def test_nothing_is_decided_where_nobody_is_served() -> None:
@@ -153,7 +168,7 @@ def test_what_only_makes_verdicts_inconclusive_is_told_apart_from_what_must_be_m
 
 def test_checks_with_one_reason_share_a_row() -> None:
     rows = groups(prospects(SOUND))
-    assert [about for about, _, _ in rows] == ["decidable", "perhaps", "not decidable"]
+    assert [about for about, _, _ in rows] == ["decidable", "perhaps", "not decidable", "not decidable"]
     assert sum(len(names) for _, names, _ in rows) == len(checks.SEAM.names())
 
 

@@ -6,16 +6,24 @@ Every failure has its control: the same gateway with the one line that was missi
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from agentload import doctor
+from agentload import doctor, rundir
 from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Kind, Seen
+from agentload.evidence.hidden_queue import compare_with_gauge, depth_steps
+from agentload.model import Sample
 from agentload.order import Options
 from real_gateways import free_port, running
 
@@ -86,6 +94,18 @@ VERDICTS: list[tuple[str, str, Mapping[str, str]]] = [
 ]
 
 
+def run_profile(folder: Path, target: Path, profile: str, *options: str) -> dict[str, Any]:
+    """The report of a live run in `folder/run`. Skips where the load was not as planned."""
+    command = [sys.executable, "-P", "-m", "agentload", "run", profile, "--target", str(target)]
+    command += ["--out", "run", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    report: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
+    if not report["generator"]["trustworthy"]:
+        pytest.skip(f"this machine is too busy for a verdict: {report['generator']['reasons']}")
+    assert "Traceback" not in done.stderr
+    return report
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("name", "profile", "expected"), VERDICTS, ids=[f"{n}-{p}" for n, p, _ in VERDICTS])
@@ -93,21 +113,59 @@ def test_what_a_profile_says_of_a_gateway(
     name: str, profile: str, expected: Mapping[str, str], tmp_path: Path
 ) -> None:
     with running(name, tmp_path / "gateway", free_port()) as target:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "agentload",
-            "run",
-            profile,
-            "--target",
-            str(target),
-            "--out",
-            "run",
-        ]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    if not report["generator"]["valid"]:
-        pytest.skip("the load was not as planned: this machine is too busy for a verdict")
-    verdicts = {one["check"]: one["status"] for one in report["verdicts"]}
-    assert {check: verdicts[check] for check in expected} == dict(expected), done.stdout
+        report = run_profile(tmp_path, target, profile)
+    verdicts = {one["check"]: one for one in report["checks"]}
+    assert {check: verdicts[check]["status"] for check in expected} == dict(expected), verdicts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_queue_seen_from_outside_is_the_one_that_haproxy_counts(tmp_path: Path) -> None:
+    """Slots bind, not tokens, and nothing is limited: a flood waits in HAProxy for up to five seconds."""
+    stats = tmp_path / "gateway" / "stats"
+    with running("haproxy, no limit", stats.parent, free_port()) as target, haproxy_queue(stats) as samples:
+        run_profile(tmp_path, target, "noisy-neighbor", "--set", "provider.tokens_per_minute=9000000")
+    recorded = rundir.load(tmp_path / "run")
+    t0_ns = rundir.read_manifest(tmp_path / "run").t0_ns
+    own = [msgspec.structs.replace(one, at_ns=one.at_ns - t0_ns) for one in samples]
+    start_ns, end_ns = recorded.profile.phase_window_ns("noise")
+    flooded = [one for one in own if start_ns <= one.at_ns < end_ns]
+    assert max(one.values["queue"] for one in flooded) > 100
+    agreement = compare_with_gauge(depth_steps(recorded.records, recorded.ledger), flooded, "queue")
+    assert agreement is not None
+    print(agreement)
+    assert agreement.n >= 200
+    assert (agreement.median <= 1, agreement.p95 <= 3) == (True, True), agreement
+
+
+@contextmanager
+def haproxy_queue(stats: Path) -> Generator[list[Sample]]:
+    """Reads HAProxy's own count of waiting requests every 50 ms (times: monotonic clock), until the end."""
+    samples: list[Sample] = []
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.wait(0.05):
+            began_ns = time.monotonic_ns()
+            queue = _queued(stats)
+            at_ns = (began_ns + time.monotonic_ns()) // 2
+            samples.append(Sample(at_ns=at_ns, source="gateway", values={"queue": queue}))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        thread.join(5)
+
+
+def _queued(stats: Path) -> float:
+    """`qcur` of the backend, in HAProxy's CSV (its management guide, 9.1)."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(5)
+        sock.connect(str(stats))
+        sock.sendall(b"show stat provider 2 -1\n")
+        answer = b"".join(iter(lambda: sock.recv(65_536), b"")).decode()
+    [row] = [line for line in answer.splitlines() if line.startswith("provider,BACKEND,")]
+    return float(row.split(",")[2])

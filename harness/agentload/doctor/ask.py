@@ -109,7 +109,7 @@ class Asker:
             usage=result.input_tokens is not None,
             own_answer=result.own_answer,
             text_ns=tuple(hearing.reader.token_arrivals_ns),
-            clock_skew_s=_skew_s(hearing.field("date"), time.time()),
+            clock_skew_s=_skew_s(hearing.field("date"), hearing.began_epoch_s),
             body=self._redact(hearing.body.decode("utf-8", "replace"))[:_BODY_SHOWN],
         )
 
@@ -123,6 +123,8 @@ class _Hearing:
         self.http_version = ""
         self.body = b""
         self.over = False
+        self.began_epoch_s = 0.0
+        """When its head had come."""
         self._announced = False
 
     def hear(self, data: bytes) -> None:
@@ -134,8 +136,8 @@ class _Hearing:
         else:
             self.answer.end_of_stream()
         if self.answer.has_head and not self._announced:
-            self._announced = True
-            self.reader.head(self.answer.status, self.answer.headers, time.time())
+            self._announced, self.began_epoch_s = True, time.time()
+            self.reader.head(self.answer.status, self.answer.headers, self.began_epoch_s)
         chunks, self.answer.chunks = self.answer.chunks, []
         for chunk in chunks:
             self.body = (self.body + chunk)[:4096]

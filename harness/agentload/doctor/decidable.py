@@ -34,6 +34,8 @@ class Prospect(msgspec.Struct, frozen=True):
 
 _BUNDLED = "rests on counters or the process that only the bundled gateway has"
 _ONLY_BUNDLED = ("observable", "queue-age-alert", "bounded-memory")
+_JOBS = "is about durable jobs (POST /v1/jobs), and kills the gateway that keeps them: the bundled one's"
+_OF_JOBS = ("eta-honest", "exactly-once", "lease-reclaim", "nothing-lost")
 _TOLD = {
     "budget": "budgets",
     "class-borrow": "classes, by X-Service-Class",
@@ -41,6 +43,7 @@ _TOLD = {
     "class-reclaim": "classes",
     "concurrency-cap": "slots",
     "deadline": "X-Deadline-Ms",
+    "estimate-drift": "weights",
     "isolation": "pools",
     "nested-timeouts": "time-outs",
     "retry-identity": "X-Attempt, most attempts",
@@ -65,6 +68,8 @@ def _prospect(name: str, check: type[Check], seen: Seen) -> Prospect:
             return Prospect(name, Chance.NO, because)
     if name in _ONLY_BUNDLED:
         return Prospect(name, Chance.NO, _BUNDLED)
+    if name in _OF_JOBS:
+        return Prospect(name, Chance.NO, _JOBS)
     special = _SPECIAL.get(name, _nothing)(seen)
     if special is not None:
         return Prospect(name, *special)
@@ -129,3 +134,5 @@ _SPECIAL: Mapping[str, Callable[[Seen], _Special]] = {
     "stream-integrity": _needs_streams,
     "cancel-upstream": _sees_first_tokens,
 }
+NAMED = (*_ONLY_BUNDLED, *_OF_JOBS, *_TOLD, *_SPECIAL)
+"""All checks that anything particular is known of; the rest need no more than what every run has."""

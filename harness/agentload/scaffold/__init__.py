@@ -51,7 +51,8 @@ PRESETS: Mapping[str, Preset] = {
     "litellm": Preset(
         about="The gateway: litellm.yaml and tenants.py beside this file, and how to start it in the first.",
         start="litellm --config litellm.yaml --host 127.0.0.1 --port @PORT@",
-        install="pip install 'litellm[proxy]'",
+        install="pip install 'litellm[proxy]' && "
+        'echo "LITELLM_MASTER_KEY=sk-$(openssl rand -hex 16)" >> "$GITHUB_ENV"',
         headers=_KEYS,
     ),
 }
