@@ -45,6 +45,15 @@ class FaultSpec(BaseModel):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
+class ModelLimits(BaseModel):
+    """The limits of one model; what is not said is not limited."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+
+
 class ProviderConfig(BaseModel):
     """One provider. Buckets are kept by (API key, model): behind a gateway all tenants share one key."""
 
@@ -70,6 +79,8 @@ class ProviderConfig(BaseModel):
     """What a 429 carries: Retry-After in whole seconds; with retry-after-ms beside it; or nothing."""
     limit_headers: bool = True
     """Whether answers tell what is left of the limits; some of OpenAI's and Azure's do not."""
+    model_limits: dict[str, ModelLimits] = Field(default_factory=dict)
+    """Models with other limits than the rest."""
     models: tuple[str, ...] = ("fake-model",)
     any_model: bool = True
     """Serve any model name; False: 404 for names not in `models`."""

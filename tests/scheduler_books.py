@@ -47,6 +47,8 @@ class Books:
         """Whose safeguards must hold: those of the named one, also where a broken one takes its place."""
         self.config = config
         self.waiting: dict[int, Request] = {}
+        self.model = ""
+        """Of what is submitted next."""
         self.cancelled = self.completed = self.failed = 0
         self._seen = 0
 
@@ -62,6 +64,7 @@ class Books:
                 size,
                 service_class="batch" if which >= 4 else "guaranteed",
                 workflow=f"kind-{more % 3}",
+                model=self.model,
                 body_bytes=size,
                 text_chars=size * (more % 5),
                 deadline_ns=scene.now_ns + size * MS if more >= 7 else None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fake_provider.budget import Bucket, Headers, openai_cost, rate_limit_headers
 from fake_provider.call import CallRequest, Reason, Shortage
-from fake_provider.config import ProviderConfig
+from fake_provider.config import ModelLimits, ProviderConfig
 from fake_provider.ledger import Caller
 from fake_provider.policies import Policy, level
 
@@ -68,8 +68,8 @@ class OpenAI(Policy):
 
     def scale(self, now_ns: int, factor: float) -> None:
         self._factor = factor
-        limit = self.config.tokens_per_minute
-        for allowance in self._allowances.values():
+        for caller, allowance in self._allowances.items():
+            limit = self._limits_of(caller).tokens_per_minute
             if allowance.tokens is not None and limit is not None:
                 allowance.tokens.resize(limit * factor, now_ns)
 
@@ -81,11 +81,15 @@ class OpenAI(Policy):
             if bucket is not None
         ]
 
+    def _limits_of(self, caller: Caller) -> ProviderConfig | ModelLimits:
+        return self.config.model_limits.get(caller[1], self.config)
+
     def _allowance(self, now_ns: int, caller: Caller) -> _Allowance:
         allowance = self._allowances.get(caller)
         if allowance is None:
-            config, seconds = self.config, self.config.bucket_s
-            rpm, tpm = config.requests_per_minute, config.tokens_per_minute
+            seconds = self.config.bucket_s
+            limits = self._limits_of(caller)
+            rpm, tpm = limits.requests_per_minute, limits.tokens_per_minute
             allowance = self._allowances[caller] = _Allowance(
                 # However short the bucket, one request fits.
                 Bucket(rpm, max(seconds, 60 / rpm), now_ns) if rpm is not None else None,

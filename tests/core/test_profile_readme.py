@@ -65,7 +65,14 @@ def fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
         inner = [a for a in (field.annotation, *get_args(field.annotation)) if isinstance(a, type)]
         models = [a for a in inner if issubclass(a, BaseModel) and a.__name__ != "FaultSpec"]
         if models:
-            letter = {"pools": ".P", "classes": ".C", "tenants": ".T", "prices": ".M"}.get(name, "")
+            letter = {
+                "pools": ".P",
+                "classes": ".C",
+                "tenants": ".T",
+                "prices": ".M",
+                "models": ".M",
+                "model_limits": ".M",
+            }.get(name, "")
             yield from fields(models[0], f"{key}{letter}.")
         else:
             yield key, field.get_default(call_default_factory=True)

@@ -171,6 +171,15 @@ def test_each_key_and_model_has_its_own_buckets() -> None:
     refusal(core.arrive(0, request(api_key="a", model="m")))
 
 
+def test_a_model_may_have_other_limits_than_the_rest() -> None:
+    one = provider(tokens_per_minute=60_000, bucket_s=1, model_limits={"small": {"requests_per_minute": 120}})
+    service(one.arrive(0, request(max_tokens=1_000)))
+    assert refusal(one.arrive(0, request(max_tokens=1_000))).reason is Reason.TOKENS
+    for _ in range(2):
+        service(one.arrive(0, request(max_tokens=1_000, model="small")))
+    assert refusal(one.arrive(0, request(max_tokens=1, model="small"))).reason is Reason.REQUESTS
+
+
 def test_the_policy_none_limits_nothing_but_slots() -> None:
     core = provider(policy="none", tokens_per_minute=1, requests_per_minute=1, slots=2)
     calls = [service(core.arrive(0, request(seq=seq, max_tokens=10_000))) for seq in range(2)]

@@ -232,6 +232,18 @@ def test_a_refused_call_is_made_again_when_the_provider_wants_it(upstream: Provi
     assert not any(entry.get("early") for entry in entries)
 
 
+def test_what_one_model_has_no_room_for_goes_to_its_fallback(upstream: Provider, tmp_path: Path) -> None:
+    upstream.reset(bucket_s=1, model_limits={"fake-model": {"tokens_per_minute": 600}})
+    models = {
+        "fake-model": {"tokens_per_minute": 600, "bucket_s": 1, "fallback": "spare", "fallback_after_s": 0}
+    }
+    with gateway(tmp_path, upstream.url, {"upstream": {"models": models, "margin": 0}}) as own:
+        answers = [own.http.post(CHAT, json=chat(max_tokens=10, stream=n > 1)) for n in range(3)]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert [answer.headers.get("x-model-fallback") for answer in answers] == [None, "spare", "spare"]
+    assert [entry["model"] for entry in upstream.entries()] == ["fake-model", "spare", "spare"]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_cut_answer_never_looks_complete(wide: Gateway, upstream: Provider, clean: bool) -> None:
     upstream.reset()

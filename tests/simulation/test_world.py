@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from random import Random
 
@@ -26,7 +26,7 @@ from agentload.gateway.protocol import CancelUpstream
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import NS, Arrival, CallEnding, Job, Outcome, Profile, Run, Status
 from agentload.scheduler.admission import Admission
-from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.config import GatewayConfig, UpstreamLimits
 from agentload.scheduler.policies.fifo import Fifo
 from agentload.scheduler.work import Request
 from agentload.simulate import simulate
@@ -253,3 +253,22 @@ def test_ten_thousand_tenants_run() -> None:
     assert sum(outcomes.values()) == 10_000
     assert outcomes[Outcome.ANSWERED] > 1_000
     assert outcomes[Outcome.REJECTED] > 1_000
+
+
+# --------------------------------------------------------------------------- models
+
+
+def test_what_exceeds_one_models_limit_is_served_by_its_fallback() -> None:
+    limit = {"tokens_per_minute": 76_800}
+    own = {**limit, "bucket_s": 0.5, "fallback": "spare", "fallback_after_s": 0.2}
+    chosen = short()
+    provider = ProviderConfig.model_validate(
+        {**chosen.provider.model_dump(), "tokens_per_minute": None, "model_limits": {"fake-model": limit}}
+    )
+    upstream = UpstreamLimits.model_validate({"models": {"fake-model": own}})
+    gateway = chosen.gateway.model_copy(update={"upstream": upstream})
+    run = simulate(chosen.model_copy(update={"provider": provider, "gateway": gateway}), 1)
+    calls = Counter((entry.model, entry.ending) for entry in run.ledger)
+    assert calls["spare", CallEnding.COMPLETED] > 50
+    assert calls["fake-model", CallEnding.COMPLETED] > 50
+    assert {ending for _, ending in calls} <= {CallEnding.COMPLETED, CallEnding.CANCELLED}

@@ -51,6 +51,17 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = False
     hide_usage: bool = False
     """The usage event was our wish: it is not passed on."""
+    fallback_model: str | None = None
+    """The model that is asked instead of the caller's; the body says so, too."""
+
+    def to(self, model: str) -> UpstreamCall:
+        """The same call for another model; everything else in its body stays as it came."""
+        body = self.body
+        if body:
+            fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+            body = msgspec.json.encode(fields)
+        return msgspec.structs.replace(self, body=body, fallback_model=model)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):

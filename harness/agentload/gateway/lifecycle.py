@@ -32,6 +32,7 @@ from agentload.gateway.comeback import Comeback
 from agentload.gateway.course import Course
 from agentload.gateway.envelope import Envelope
 from agentload.gateway.failures import Failure
+from agentload.gateway.headers import Headers
 from agentload.gateway.patience import Patience
 from agentload.gateway.protocol import (
     Action,
@@ -119,6 +120,8 @@ class RequestLifecycle:
         self._patience: Patience | None = None
         self._reply: UpstreamReply | None = None
         self._reported_tokens = 0
+        self._fallback: str | None = None
+        """The model that is called instead of the one asked for."""
         self.comeback: Comeback | None = None
         """Knows when a place is free. None: clients are told what the provider says, or the usual base."""
 
@@ -158,7 +161,9 @@ class RequestLifecycle:
         if patience.limit_ns <= now_ns:
             return self._fail(now_ns, failures.DEADLINE_BEFORE_CALL)
         self._arm(now_ns)
-        return [StartUpstream(self._id, self._call, patience.connect_ns(now_ns))]
+        fallback = self._fallback = event.reservation.fallback_model
+        call = self._call if fallback is None else self._call.to(fallback)
+        return [StartUpstream(self._id, call, patience.connect_ns(now_ns))]
 
     # ----------------------------------------------------------------- calling
 
@@ -209,7 +214,7 @@ class RequestLifecycle:
         reply = self._answer
         waited, upstream = self._course.waited_ns(now_ns), self._course.called_ns(now_ns)
         headers = answers.stream_headers(reply.headers, waited, upstream, self.wait_cause)
-        return [ForwardHeaders(self._id, reply.status, headers), data]
+        return [ForwardHeaders(self._id, reply.status, self._marked(headers)), data]
 
     def _held_ended(self, now_ns: int, event: UpstreamEnded) -> Step:
         reply = self._answer
@@ -333,7 +338,13 @@ class RequestLifecycle:
         return [self._whole(answer), *self._end(now_ns, outcome, answer.status, reason)]
 
     def _whole(self, answer: Answer) -> Respond:
-        return Respond(self._id, answer.status, answer.headers, answer.body)
+        return Respond(self._id, answer.status, self._marked(answer.headers), answer.body)
+
+    def _marked(self, headers: Headers) -> Headers:
+        """`X-Model-Fallback`, where another model than the one asked for was called."""
+        if self._fallback is None:
+            return headers
+        return (*headers, (b"x-model-fallback", self._fallback.encode()))
 
     def _complete(self, now_ns: int) -> Step:
         return [EndStream(self._id), *self._end(now_ns, Outcome.ANSWERED, self._answer.status, "ok")]

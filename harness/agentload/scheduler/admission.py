@@ -22,6 +22,7 @@ from agentload.scheduler.estimate import Estimator
 from agentload.scheduler.events import Dispatched, Event, Expired, Refused
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.forecast import Forecast
+from agentload.scheduler.model_round import ModelRound
 from agentload.scheduler.policies import SEAM as POLICIES
 from agentload.scheduler.pool import Reservation
 from agentload.scheduler.reasons import Reason
@@ -74,7 +75,8 @@ class Admission:
         self._dispatcher = self.dispatcher(config, policy)
         self._classes = self._dispatcher.classes
         self._limits = self._dispatcher.limits
-        self._forecast = Forecast(list(self._classes.values()), self._limits)
+        self._routes = self._dispatcher.routes
+        self._forecast = Forecast(list(self._classes.values()), self._routes)
         advice = self.advice(config.retry, random)
         self._deadlines = self.deadlines(self._estimator, enforced=policy.admits)
         self._book = self.attempts(config.retry)
@@ -84,7 +86,7 @@ class Admission:
             self._meter,
             self._estimator,
             self._deadlines,
-            self._limits,
+            self._routes,
             self._refusals,
             self._book,
             WallClock(wall_offset_ns),
@@ -182,7 +184,7 @@ class Admission:
         """The provider began to answer the call; worth telling once per call. Whether that may let others
         start: fewer calls than there are slots were allowed, and now it is more."""
         ticket = self._running(request_id)
-        if ticket is None or not self._limits.window.accepted(ticket.started_ns):
+        if ticket is None or not ticket.limits.window.accepted(ticket.started_ns):
             return False
         self._advanced_ns = None
         return True
@@ -224,7 +226,7 @@ class Admission:
         self._counters.provider_refusals += 1
         ticket = self._running(request_id)
         if ticket is not None and self._admits:
-            self._limits.refused(
+            ticket.limits.refused(
                 now_ns, ticket.started_ns, ticket.provider_tokens, retry_after_ns, by_rate=by_rate
             )
 
@@ -331,7 +333,16 @@ class Admission:
     def _ticket(self, queued_ns: int, request: Request, cls: ServiceClass, lane: TenantLane) -> Ticket:
         output_tokens = self._estimator.output_tokens(request)
         work = self._meter.work(request, request.input_tokens, output_tokens)
-        return Ticket(request, cls, lane, output_tokens, work, provider_tokens(request), queued_ns)
+        return Ticket(
+            request,
+            cls,
+            lane,
+            output_tokens,
+            work,
+            provider_tokens(request),
+            queued_ns,
+            self._routes.of(request.model),
+        )
 
     def _refused_to_wait(self, now_ns: int, ticket: Ticket) -> Refused | None:
         cls, request = ticket.service_class, ticket.request
@@ -380,6 +391,9 @@ class Admission:
                 self._give_up(now_ns, self._tickets[request_id])
 
     def _dispatch(self, now_ns: int) -> None:
+        if self._routes.several:
+            self._dispatch_by_model(now_ns)
+            return
         self._provider_ready_ns = None
         held_since_ns, self._held_since_ns = self._held_since_ns, None
         while (ticket := self._dispatcher.next(now_ns)) is not None:
@@ -398,6 +412,23 @@ class Admission:
             self._start(now_ns, ticket)
             held_since_ns = None
 
+    def _dispatch_by_model(self, now_ns: int) -> None:
+        look = ModelRound(now_ns)
+        while (ticket := self._dispatcher.next(now_ns)) is not None:
+            try:
+                chosen = look.choose(ticket)
+            except StopIteration:
+                break
+            if chosen is None:
+                continue
+            late = self._deadlines.too_late(now_ns, chosen.request, chosen.service_class)
+            if late is None:
+                self._start(now_ns, chosen)
+            else:
+                self._expire(chosen, late)
+        look.end()
+        self._provider_ready_ns = look.wakeup_ns
+
     def _start(self, now_ns: int, ticket: Ticket) -> None:
         request = ticket.request
         self._dispatcher.start(now_ns, ticket)
@@ -414,6 +445,7 @@ class Admission:
             ticket.provider_tokens,
             now_ns,
             expires_ns,
+            ticket.fallback_model,
         )
         self._events.append(Dispatched(request, reservation, now_ns - ticket.queued_ns))
 
@@ -480,4 +512,4 @@ class Admission:
         overrun = ticket.output_tokens - ticket.provider_tokens
         if overrun > 0:
             ticket.provider_tokens += overrun
-            self._limits.overrun(now_ns, overrun)
+            ticket.limits.overrun(now_ns, overrun)

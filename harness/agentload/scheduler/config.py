@@ -171,6 +171,19 @@ class TenantConfig(_Section):
         return self.requests_per_minute is not None or self.tokens_per_minute is not None
 
 
+class ModelLimits(_Section):
+    """The limits of one model; what is not said is not limited."""
+
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    bucket_s: float | None = Field(default=None, gt=0)
+    """None: as of the other models."""
+    fallback: str | None = None
+    """The model that a request is sent to instead when it would have to wait for too long. None: it waits."""
+    fallback_after_s: float = Field(default=1.0, ge=0)
+    """A wait of so long in all is too long."""
+
+
 class UpstreamLimits(_Section):
     """The provider's limits, which the gateway must never offer more than."""
 
@@ -180,6 +193,25 @@ class UpstreamLimits(_Section):
     """Seconds of allowance that the provider's bucket holds."""
     margin: float = Field(default=0.04, ge=0, lt=1)
     """Held back, because two clocks and two token counts never agree to the last digit."""
+    models: dict[str, ModelLimits] = Field(default_factory=dict)
+    """Models with limits of their own; the others share those above."""
+
+    @model_validator(mode="after")
+    def _falls_back_elsewhere(self) -> Self:
+        for name, one in self.models.items():
+            if one.fallback == name:
+                raise ValueError(f"model '{name}' cannot be its own fallback; name another or leave it out")
+        return self
+
+    def of(self, model: str) -> UpstreamLimits:
+        """Those of one model that has its own."""
+        own = self.models[model]
+        return UpstreamLimits(
+            tokens_per_minute=own.tokens_per_minute,
+            requests_per_minute=own.requests_per_minute,
+            bucket_s=own.bucket_s or self.bucket_s,
+            margin=self.margin,
+        )
 
 
 class GatewayConfig(_Section):

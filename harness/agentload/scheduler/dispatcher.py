@@ -19,8 +19,8 @@ from __future__ import annotations
 from agentload.scheduler.classes import ServiceClass
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.fair_queue import FairQueue
-from agentload.scheduler.limits import ProviderLimits
 from agentload.scheduler.pool import Pool
+from agentload.scheduler.routes import Routes
 from agentload.scheduler.tenants import State, Ticket
 
 
@@ -28,7 +28,9 @@ class Dispatcher:
     """Pools, classes and the provider's limits, and the order among them."""
 
     def __init__(self, config: GatewayConfig, policy: type[FairQueue]) -> None:
-        self.limits = ProviderLimits(config.upstream, sum(pool.slots for pool in config.pools.values()))
+        self.routes = Routes(config.upstream, sum(pool.slots for pool in config.pools.values()))
+        self.limits = self.routes.default.limits
+        """Of all models that have none of their own."""
         self.pools: list[Pool] = []
         self._order: list[ServiceClass] = []
         self._classes_of: dict[str, list[ServiceClass]] = {}
@@ -58,6 +60,8 @@ class Dispatcher:
         if cls.capped and cls.pool.in_flight(tenant) >= cls.pool.cap(tenant):
             cls.queue.block(tenant)
         cls.queue.push(ticket)
+        if self.routes.several:
+            self.routes.joined(ticket)
         if ticket.width <= cls.nothing_within:
             cls.nothing_within = -1
 
@@ -66,6 +70,8 @@ class Dispatcher:
         ticket.state = State.GONE
         self._stop_gathering(ticket)
         ticket.service_class.queue.remove(ticket)
+        if self.routes.several:
+            self.routes.left(ticket)
         ticket.service_class.nothing_within = -1
 
     # -- order
@@ -165,13 +171,15 @@ class Dispatcher:
         tenant = ticket.lane.tenant
         self._stop_gathering(ticket)
         cls.queue.start(ticket)
+        if self.routes.several:
+            self.routes.left(ticket)
         cls.nothing_within = -1
         if share.tag > self._v:
             self._v = share.tag
         ticket.class_epoch = share.epoch
         share.charge(ticket.work, share.epoch, 0.0)
-        self.limits.take(now_ns, ticket.provider_tokens)
-        self.limits.window.in_flight += 1
+        ticket.limits.take(now_ns, ticket.provider_tokens)
+        ticket.limits.window.in_flight += 1
         ticket.state = State.RUNNING
         ticket.started_ns = now_ns
         if pool.take(share, tenant, ticket.width) >= pool.cap(tenant) and cls.capped:
@@ -191,7 +199,7 @@ class Dispatcher:
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
         tenant = ticket.lane.tenant
         ticket.state = State.GONE
-        self.limits.window.in_flight -= 1
+        ticket.limits.window.in_flight -= 1
         # Where virtual time stands matters only to a refund of what was charged before a lift.
         now_v = self._class_v() if ticket.class_epoch != share.epoch else 0.0
         share.charge(work - ticket.charged, ticket.class_epoch, now_v)

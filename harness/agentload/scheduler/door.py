@@ -15,9 +15,9 @@ from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.deadlines import Deadlines
 from agentload.scheduler.estimate import Estimator
 from agentload.scheduler.events import Refused
-from agentload.scheduler.limits import ProviderLimits
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.refusals import Refusals
+from agentload.scheduler.routes import Routes
 from agentload.scheduler.tenant_limits import Quota, TenantLimit, tenant_limits
 from agentload.scheduler.wall_clock import WallClock
 from agentload.scheduler.work import UNIT, Request, WorkEstimate, WorkMeter, provider_tokens
@@ -66,7 +66,7 @@ class Door:
         meter: WorkMeter,
         estimator: Estimator,
         deadlines: Deadlines,
-        provider: ProviderLimits,
+        routes: Routes,
         refusals: Refusals,
         book: AttemptBook,
         wall: WallClock,
@@ -76,7 +76,7 @@ class Door:
         self._meter = meter
         self._estimator = estimator
         self._deadlines = deadlines
-        self._provider = provider
+        self._routes = routes
         self._refusals = refusals
         self._book = book
         self._limits = tenant_limits(config.tenants)
@@ -96,7 +96,7 @@ class Door:
             refused = self._not_now(now_ns, request, cls, tried)
             if refused is not None:
                 return refused
-        if self._provider.paused_until_ns > now_ns and self._outlasted(now_ns, request, cls):
+        if self._routes.of(request.model).paused_until_ns > now_ns and self._outlasted(now_ns, request, cls):
             return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
         return None
 
@@ -136,7 +136,7 @@ class Door:
         return (
             self._meter.work(request, request.input_tokens, self._declared(request)) > cls.widest
             or request.body_bytes > cls.max_bytes
-            or provider_tokens(request) > self._provider.largest_call
+            or provider_tokens(request) > self._routes.of(request.model).largest_call
         )
 
     def refused_as_too_wide(self, request: Request, cls: ServiceClass) -> Refused:
@@ -157,7 +157,7 @@ class Door:
         elif request.body_bytes > cls.max_bytes:
             detail = f"{request.body_bytes} bytes, at most {cls.max_bytes}"
         else:
-            most = f"at most {self._provider.largest_call:.0f}"
+            most = f"at most {self._routes.of(request.model).largest_call:.0f}"
             detail = f"{provider_tokens(request)} tokens as the provider counts them, {most}"
         return self._refusals.for_good(request, Reason.TOO_WIDE, detail)
 
@@ -216,4 +216,4 @@ class Door:
         patience_ns = cls.max_wait_ns - spent_ns
         if request.deadline_ns is not None:
             patience_ns = min(patience_ns, request.deadline_ns - now_ns)
-        return self._provider.paused_until_ns - now_ns > patience_ns
+        return self._routes.of(request.model).paused_until_ns - now_ns > patience_ns

@@ -6,7 +6,7 @@ Estimates for two decisions only: whether a newcomer can make its deadline, and 
 from __future__ import annotations
 
 from agentload.scheduler.classes import ServiceClass
-from agentload.scheduler.limits import ProviderLimits
+from agentload.scheduler.routes import Routes
 from agentload.scheduler.tenants import TenantLane, Ticket
 
 _GUESS_NS = 1_000_000_000
@@ -16,11 +16,12 @@ _GUESS_NS = 1_000_000_000
 class Forecast:
     """Rates of classes and lanes. Times in nanoseconds."""
 
-    def __init__(self, classes: list[ServiceClass], limits: ProviderLimits) -> None:
+    def __init__(self, classes: list[ServiceClass], routes: Routes) -> None:
         self._classes = classes
         self._of_pool = {cls.name: [c for c in classes if c.pool is cls.pool] for cls in classes}
         self._one_pool = all(cls.pool is classes[0].pool for cls in classes)
-        self._limits = limits
+        self._routes = routes
+        self._limits = routes.default.limits
 
     def wait_ns(self, now_ns: int, ticket: Ticket) -> int:
         """How long a ticket that has just joined will wait; 0 when nothing is known that says otherwise."""
@@ -32,6 +33,8 @@ class Forecast:
         if ticket.lane.blocked:
             # A tenant at its cap is served so many at a time, whatever else is free.
             wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.cap(ticket.lane.tenant) * service_ns)
+        if self._routes.several:
+            return max(round(wait_ns), ticket.route.wait_ns(now_ns, 0))
         wait_ns += self.back_ns(now_ns, cls) - now_ns
         return max(round(wait_ns), self._provider_wait_ns(now_ns, ticket, calls_ahead, part))
 

@@ -44,6 +44,8 @@ class Reservation(msgspec.Struct, frozen=True):
     granted_ns: int
     expires_ns: int
     """The lease's first end; every progress report moves the real one on."""
+    fallback_model: str | None = None
+    """The model to be called; None: the one that was asked for."""
 
 
 class ClassShare(Flow):

@@ -159,6 +159,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     provider: ProviderSnapshot
     counters: Counters
     """A copy."""
+    models: dict[str, ProviderSnapshot] = msgspec.field(default_factory=dict[str, ProviderSnapshot])
+    """The same of the models that have limits of their own."""
 
 
 def take_snapshot(
@@ -189,6 +191,11 @@ def take_snapshot(
         pools={pool.name: _pool(now_ns, pool) for pool in dispatcher.pools},
         provider=_provider(now_ns, dispatcher.limits, held_since_ns),
         counters=msgspec.structs.replace(counters, refused_by=dict(counters.refused_by)),
+        models={
+            name: _provider(now_ns, route.limits, None)
+            for name, route in dispatcher.routes.all.items()
+            if name
+        },
     )
 
 

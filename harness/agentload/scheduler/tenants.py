@@ -15,6 +15,7 @@ from agentload.scheduler.work import Request, WorkEstimate
 if TYPE_CHECKING:
     from agentload.scheduler.classes import ServiceClass
     from agentload.scheduler.door import Stake
+    from agentload.scheduler.routes import Route
 
 
 class State(IntEnum):
@@ -34,11 +35,14 @@ class Ticket:
         "class_epoch",
         "epoch",
         "estimated_output_tokens",
+        "fallback_model",
         "lane",
+        "limits",
         "output_tokens",
         "provider_tokens",
         "queued_ns",
         "request",
+        "route",
         "service_class",
         "stake",
         "started_ns",
@@ -57,8 +61,15 @@ class Ticket:
         work: int,
         provider_tokens: int,
         queued_ns: int,
+        route: Route,
     ) -> None:
         self.request = request
+        self.route = route
+        """Its model's."""
+        self.limits = route.limits
+        """Those that it is started by."""
+        self.fallback_model: str | None = None
+        """The model that is called instead of its own."""
         self.service_class = service_class
         self.lane = lane
         self.estimated_output_tokens = estimated_output_tokens

@@ -105,12 +105,14 @@ class Upstream(Protocol):
 class Exchange:
     """One request at the gateway, and its call to the provider."""
 
-    __slots__ = ("call", "caller", "connected", "piece")
+    __slots__ = ("call", "caller", "connected", "model", "piece")
 
     def __init__(self, caller: Party) -> None:
         self.caller = caller
         self.connected = False
         """Whether the connection to the provider is open: nothing is read from a closed one."""
+        self.model: str | None = None
+        """The model that is called instead of the one asked for."""
         self.call: Call | None = None
         """The provider's side of it, once it was admitted there."""
         self.piece = 1
@@ -222,6 +224,7 @@ class SimulatedGateway:
         match action:
             case StartUpstream():
                 exchange.connected = True
+                exchange.model = action.call.fallback_model
                 self._note(exchange, "dispatched", "")
                 self._send(self.upstream.call, exchange, self.timing.upstream_one_way_ns)
             case CancelUpstream():

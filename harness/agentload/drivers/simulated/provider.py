@@ -8,6 +8,7 @@ be broken off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from agentload.drivers.simulated.gateway import Exchange, UpstreamEvent
 from agentload.drivers.simulated.invariants import Watch
@@ -56,7 +57,10 @@ class SimulatedProvider:
 
     def call(self, exchange: Exchange) -> None:
         """A call has come in."""
-        decision = self.core.arrive(self.kernel.now_ns, exchange.caller.submission.call_request())
+        request = exchange.caller.submission.call_request()
+        if exchange.model is not None:
+            request = replace(request, model=exchange.model)
+        decision = self.core.arrive(self.kernel.now_ns, request)
         match decision:
             case Service():
                 self._attach(exchange, decision.call)
