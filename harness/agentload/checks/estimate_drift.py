@@ -94,7 +94,8 @@ class EstimateDrift(Check):
             excess=max(0.0, excess[most]),
             limit=limits[most],
             tolerance=self.within_points or self.tolerance_points,
-            too_short=len(contest.services) < LEAST_CALLS or any(theory[t] >= entitled[t] for t in entitled),
+            too_short=len(contest.services) < LEAST_CALLS
+            or any(theory[t] >= 1 - entitled[t] for t in entitled),
             missed=_missed(run.samples, contest.window),
             max_missed=self.max_underestimated,
             at_ns=contest.window[0],
