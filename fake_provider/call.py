@@ -251,9 +251,11 @@ class Refusal:
     """What Retry-After says; None: no such header."""
     retry_after_ms: int | None = None
     """What retry-after-ms says, which SDKs prefer; None: no such header."""
+    retry_at_s: int | None = None
+    """Instead of both: the Unix time that Retry-After names as an HTTP-date (RFC 9110 §10.2.3)."""
 
     def promised_ns(self) -> int | None:
-        """How long the caller is told to stay away; None: it is told nothing."""
+        """How long the caller is told to stay away; None: it is told no length of time."""
         if self.retry_after_ms is not None:
             return self.retry_after_ms * NS_PER_MS
         return None if self.retry_after_s is None else self.retry_after_s * NS

@@ -75,8 +75,8 @@ class ProviderConfig(BaseModel):
     """What happens to a call that finds no slot: 503, or it waits its turn (first come, first served)."""
     max_queue: int | None = Field(default=None, ge=0)
     """With overflow: queue, calls that may wait; None: no bound (a provider that never says no)."""
-    retry_after: Literal["seconds", "milliseconds", "none"] = "seconds"
-    """What a 429 carries: Retry-After in whole seconds; with retry-after-ms beside it; or nothing."""
+    retry_after: Literal["seconds", "milliseconds", "date", "none"] = "seconds"
+    """What a 429 carries: Retry-After in seconds, with retry-after-ms beside it, as a date, or nothing."""
     limit_headers: bool = True
     """Whether answers tell what is left of the limits; some of OpenAI's and Azure's do not."""
     model_limits: dict[str, ModelLimits] = Field(default_factory=dict)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fake_provider import faults, policies
@@ -307,32 +308,36 @@ class Provider:
 
     def _throttle(self, now_ns: int, call: Call, shortage: Shortage) -> Refusal:
         reason = Reason.TOO_LARGE if shortage.wait_ns is None else shortage.limit
-        seconds, milliseconds = self._promise(shortage.wait_ns)
-        refusal = Refusal(
-            call=call,
-            status=429,
-            reason=reason,
-            shortage=shortage,
-            retry_after_s=seconds,
-            retry_after_ms=milliseconds,
-        )
+        refusal = Refusal(call=call, status=429, reason=reason, shortage=shortage)
+        if shortage.wait_ns is not None:
+            refusal = self._promising(refusal, now_ns, shortage.wait_ns)
         return self._refuse(now_ns, refusal, Ending.THROTTLED, reason)
 
-    def _promise(self, wait_ns: int | None) -> tuple[int | None, int | None]:
-        """Retry-After and retry-after-ms for a wait; a call that will never fit gets neither."""
+    def _promising(self, refusal: Refusal, now_ns: int, wait_ns: int) -> Refusal:
+        """The refusal with the wait in it, as the configuration wants it said."""
         style = self.config.retry_after
-        if wait_ns is None or style == "none":
-            return None, None
+        if style == "none":
+            return refusal
+        if style == "date":
+            return replace(refusal, retry_at_s=-(-(self.epoch_ns + now_ns + wait_ns) // NS))
+        milliseconds = max(1, math.ceil(wait_ns / NS_PER_MS)) if style == "milliseconds" else None
         seconds = max(1, math.ceil(wait_ns / NS))
-        return seconds, max(1, math.ceil(wait_ns / NS_PER_MS)) if style == "milliseconds" else None
+        return replace(refusal, retry_after_s=seconds, retry_after_ms=milliseconds)
+
+    def _not_before_ns(self, now_ns: int, refusal: Refusal) -> int | None:
+        """The instant that a refusal names, on the provider's clock; None: it names none."""
+        if refusal.retry_at_s is not None:
+            return refusal.retry_at_s * NS - self.epoch_ns
+        promised_ns = refusal.promised_ns()
+        return None if promised_ns is None else now_ns + promised_ns
 
     def _refuse(self, now_ns: int, refusal: Refusal, ending: Ending, reason: str) -> Refusal:
         call = refusal.call
         if ending is not Ending.INVALID:
             self.policy.refused(now_ns, call.request.caller)
-        promised_ns = refusal.promised_ns()
-        if promised_ns is not None:
-            call.ledger.promised(call.entry, call.request.caller, now_ns + promised_ns)
+        not_before_ns = self._not_before_ns(now_ns, refusal)
+        if not_before_ns is not None:
+            call.ledger.promised(call.entry, call.request.caller, not_before_ns)
         call.ledger.refused(call.entry, now_ns, ending, refusal.status, reason)
         return refusal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from email.utils import formatdate
 from typing import Protocol
 
 from fake_provider.budget import Headers
@@ -27,8 +28,15 @@ def retry_count(headers: RequestHeaders) -> int | None:
     return int(count) if count.isdigit() and len(count) < 10 else None
 
 
+def http_date(unix_s: int) -> bytes:
+    """An instant as HTTP writes it: `Thu, 21 Aug 2025 12:40:59 GMT`."""
+    return formatdate(unix_s, usegmt=True).encode()
+
+
 def retry_fields(refusal: Refusal) -> Headers:
     """Retry-After, and retry-after-ms, as far as the refusal has them."""
+    if refusal.retry_at_s is not None:
+        return [(b"retry-after", http_date(refusal.retry_at_s))]
     fields: Headers = []
     if refusal.retry_after_s is not None:
         fields.append((b"retry-after", b"%d" % refusal.retry_after_s))

@@ -10,6 +10,7 @@ from fake_provider.call import Call, Reason, Service, Then, Waiting
 from fake_provider.config import LatencyConfig, ProviderConfig
 from fake_provider.core import Provider
 from fake_provider.ledger import Ending
+from fake_provider.wire import retry_fields
 from provider_helpers import EXACT, MS, NS, play, refusal, request, service
 
 
@@ -115,6 +116,18 @@ def test_what_a_refusal_promises_is_configured(
     assert (refused.retry_after_s, refused.retry_after_ms) == (seconds, milliseconds)
     promised = {"seconds": NS, "milliseconds": 500 * MS, "none": None}[style]
     assert refused.call.entry.not_before_ns == promised
+
+
+def test_a_promise_may_be_a_date() -> None:
+    config = {"tokens_per_minute": 60_000, "retry_after": "date", "latency": EXACT}
+    core = Provider(ProviderConfig.model_validate(config), epoch_ns=1_755_780_000 * NS)
+    service(core.arrive(0, request(max_tokens=60_000)))
+    refused = refusal(core.arrive(200 * MS, request(seq=1, max_tokens=1_500)))
+    # The tokens are there at 1.5 s: the first whole second after that.
+    assert retry_fields(refused) == [(b"retry-after", b"Thu, 21 Aug 2025 12:40:02 GMT")]
+    assert refused.call.entry.not_before_ns == 2 * NS
+    assert core.arrive(1_900 * MS, request(seq=2, max_tokens=9)).call.entry.early
+    assert not core.arrive(2 * NS, request(seq=3, max_tokens=9)).call.entry.early
 
 
 def test_a_call_larger_than_the_bucket_is_refused_for_good() -> None:

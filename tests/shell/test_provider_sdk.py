@@ -116,6 +116,15 @@ def test_the_sdk_waits_for_the_end_of_an_azure_window(
     assert all(entry["reason"] == "requests" and entry["not_before_ns"] for entry in throttled)
 
 
+def test_the_sdk_waits_for_a_date(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider, requests_per_minute=60, bucket_s=1, retry_after="date")
+    for seq in range(2):
+        client.chat.completions.create(model="m", messages=messages(seq))
+    counts = provider.ledger()["counts"]
+    assert counts["throttled"] == counts["retries"] >= 1
+    assert (counts["completed"], counts["early_retries"]) == (2, 0)
+
+
 def test_a_429_without_a_promise_is_tried_again(provider: ProviderProcess, client: openai.OpenAI) -> None:
     begin(provider, requests_per_minute=60, bucket_s=1, retry_after="none")
     client.chat.completions.create(model="m", messages=messages(0))

@@ -25,10 +25,12 @@ from agentload.gateway.protocol import (
     UpstreamRead,
 )
 from agentload.gateway.usage import ProviderError, Reading, Usage
+from fake_provider.budget import NS
 from fake_provider.call import Call, Refusal, Reset, Service, Step, Then, Waiting
 from fake_provider.core import Provider
 from fake_provider.ledger import Ending
 from fake_provider.openai import OpenAIChat
+from fake_provider.wire import http_date
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _STREAM: Headers = ((b"content-type", b"text/event-stream; charset=utf-8"),)
@@ -141,6 +143,8 @@ class SimulatedProvider:
     def _refuse(self, exchange: Exchange, refusal: Refusal) -> None:
         fields, body = _WIRE.refusal(refusal)
         number = exchange.number
+        if refusal.retry_at_s is not None:  # a date is read against the answer's own
+            fields.append((b"date", http_date((self.core.epoch_ns + self.kernel.now_ns) // NS)))
         headers = UpstreamHeaders(number, refusal.status, (*_JSON, *fields))
         self._send(exchange, headers, UpstreamData(number, body), UpstreamEnded(number))
 
