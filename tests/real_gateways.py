@@ -61,7 +61,7 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
         "haproxy",
         {
             "sc0_gpc0_rate gt 65": "sc0_gpc0_rate gt 999999",
-            "    maxconn 4096": "    maxconn 4096\n    stats socket stats",
+            "    maxconn 4096": "    maxconn 4096\n    stats socket unix@stats",
         },
     ),
     "haproxy, no abortonclose": ("haproxy", {"option abortonclose": "no option abortonclose"}),

@@ -87,6 +87,7 @@ VERDICTS: list[tuple[str, str, Mapping[str, str]]] = [
     ("envoy, one limit for all", "noisy-neighbor", {"victim-goodput": FAILED}),
     ("nginx", "retry-storm", {"retry-amplification": PASSED}),
     ("nginx, next upstream", "retry-storm", {"retry-amplification": FAILED, "upstream-retry-after": FAILED}),
+    ("envoy, retries", "retry-storm", {"retry-amplification": FAILED, "upstream-retry-after": FAILED}),
     ("nginx", "disconnects", {"cancel-upstream": PASSED}),
     ("envoy", "disconnects", {"cancel-upstream": PASSED}),
     ("haproxy", "disconnects", {"cancel-upstream": PASSED}),
