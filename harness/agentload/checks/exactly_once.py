@@ -36,6 +36,8 @@ class ExactlyOnce(Check):
 
     def judge(self, run: Run) -> Verdict:
         """Count effects and winners by step."""
+        if not run.tools:
+            return undecided(self, "our provider saw no call of a tool: is `tool_url` set to it?")
         jobs = {job.seq: job for job in run.jobs}
         calls, ordered = by_ref(run.tools), orders(run.profile)
         effects = {ref: sum(one.effect_ns is not None for one in same) for ref, same in calls.items()}
