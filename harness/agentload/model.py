@@ -93,7 +93,7 @@ class JobOrder(Noun):
 
     steps: tuple[JobStep, ...] = Field(min_length=1, max_length=100)
     deadline_s: float = Field(default=30.0, gt=0, le=86_400)
-    """From the due time; sent as `deadline_ms`."""
+    """From the due time; what is left of it is sent as `X-Deadline-Ms`."""
     max_attempts: int | None = Field(default=None, ge=1, le=1_000)
     """Failed deliveries that the caller allows. None: as many as the gateway does."""
     poll_s: float = Field(default=0.5, ge=0.01, le=60)
@@ -101,7 +101,7 @@ class JobOrder(Noun):
     timeout_s: float = Field(default=5.0, gt=0, le=600)
     """How long an answer is waited for, whatever is asked."""
     grace_s: float = Field(default=5.0, ge=0, le=600)
-    """How long after its deadline a job is still asked for before it is given up."""
+    """So long after its deadline a job whose end the gateway still does not show is given up."""
     confirm_s: float = Field(default=2.0, ge=0, le=600)
     """How long after it was seen to have ended a job is asked for once more: an end must last."""
 
@@ -356,7 +356,7 @@ class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     phase: str
     due_ns: int
     deadline_ns: int
-    """By when it must have ended; beyond that and the client's grace it was not asked for any more."""
+    """By when it must have ended."""
     key: str
     """The idempotency key of every POST."""
     steps: int
@@ -383,6 +383,8 @@ class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """When the client saw that it had ended: at most one poll later."""
     gave_up_ns: int | None = None
     """When the client asked for the last time, of a job that it never saw end."""
+    answered_ns: int | None = None
+    """When a poll was answered for the last time, whatever the answer. None: none ever was."""
     attempts: int = 0
     """Failed deliveries, as the gateway says."""
     deliveries: int = 0

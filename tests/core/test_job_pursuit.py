@@ -122,16 +122,38 @@ def test_a_refusal_is_obeyed_and_one_for_good_is_final() -> None:
     assert [record.outcome for record in chase.records] == [Outcome.REJECTED, Outcome.FAILED]
 
 
-def test_a_gateway_that_is_away_is_asked_again_until_the_grace_is_over() -> None:
+def test_a_gateway_that_is_away_is_asked_until_the_run_ends() -> None:
     chase = Chase()
     chase.answer(202, shown("queued"))
     while not chase.over:
         chase.answer(0, reason="connection-refused")
     job = chase.job
-    assert job.state is None
-    assert job.gave_up_ns is not None
-    assert job.gave_up_ns >= job.deadline_ns
+    assert (job.state, job.answered_ns) == (None, None)
+    assert job.gave_up_ns == chase.now_ns
+    assert chase.now_ns >= HORIZON_NS - NS
     assert set(job.poll_faults) == {"connection-refused"}
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, b"{}"), (200, shown("running"))])
+def test_a_job_without_an_end_is_given_up_when_the_gateway_says_so_after_the_grace(
+    status: int, body: bytes
+) -> None:
+    chase = Chase()
+    chase.answer(202, shown("queued"))
+    while chase.now_ns < 15 * NS:
+        chase.answer(0, reason="connection-refused")
+    assert not chase.over
+    chase.answer(status, body)
+    assert chase.over
+    assert chase.job.gave_up_ns == chase.job.answered_ns == chase.now_ns
+
+
+def test_nothing_is_posted_after_the_deadline() -> None:
+    chase = Chase()
+    while not chase.over:
+        chase.answer(503, retry_after_s=1.0)
+    assert 10 * NS <= chase.asks[-1].due_ns < 11 * NS
+    assert chase.records[-1].final
 
 
 def test_a_lost_job_is_remembered_as_such() -> None:
@@ -168,7 +190,7 @@ def test_whatever_is_answered_it_ends_and_never_asks_too_late(
     answers: list[tuple[int, str, float]], horizon_s: int
 ) -> None:
     chase = Chase(horizon_s * NS)
-    end_ns = min(horizon_s * NS, NS + 12 * NS)
+    end_ns = horizon_s * NS
     for status, state, took_s in answers:
         if chase.over:
             break
@@ -201,15 +223,16 @@ def test_the_body_is_a_job_as_the_gateway_reads_it_and_always_the_same() -> None
     found = marker.decode(chat["messages"][-1]["content"])
     assert found is not None
     assert (found.run, found.tenant, found.seq) == (9, 4, 7)
-    assert (job.deadline_ms, job.max_attempts, job.service_class) == (10_000, 3, "standard")
+    assert (job.deadline_ms, job.max_attempts, job.service_class) == (None, 3, "standard")
 
 
 def test_both_requests_say_who_asks() -> None:
     writer = JobWriter(bundled("http://127.0.0.1:8080"), 9)
-    post, poll = writer.post(arrival(), ORDER, 4), writer.poll(arrival(), "job_1")
+    post, poll = writer.post(arrival(), ORDER, 4, 3 * NS), writer.poll(arrival(), "job_1")
     head, _, body = post.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/jobs HTTP/1.1\r\n")
     assert b"Idempotency-Key: 0009-7\r\n" in post
+    assert b"X-Deadline-Ms: 8000\r\n" in post
     assert b"Content-Length: %d\r\n" % len(body) in post
     assert poll.startswith(b"GET /v1/jobs/job_1 HTTP/1.1\r\n")
     assert poll.endswith(b"\r\n\r\n")

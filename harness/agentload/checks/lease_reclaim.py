@@ -19,7 +19,7 @@ class _Orphan(NamedTuple):
     call: ToolRecord
     fault: FaultWindow
     late_ns: float
-    """From the fault's end until something was done for its job again; infinite: never."""
+    """From the moment the gateway was back for good until something was done for its job again; infinite: never."""
 
 
 class LeaseReclaim(Check):
@@ -27,7 +27,7 @@ class LeaseReclaim(Check):
 
     A step that was under way when its gateway was killed, or stood still for longer than the lease lasts, has
     nobody who works for it: it must be called again, or its job go on or end, at most a lease and `within_s`
-    after the gateway is back. A step whose holder lives must not be taken from it, however long it takes (no
+    after the gateway is back (and stays: where the next fault comes sooner, after that). A step whose holder lives must not be taken from it, however long it takes (no
     call that is given up outside the faults, before its deadline). And a step that fails whenever it is tried
     is called no more often than its job has attempts. Counted are calls of tools, in their own ledger. At
     least `min_orphans` steps must have been orphaned.
@@ -43,7 +43,11 @@ class LeaseReclaim(Check):
         bound_ns = round((settings.lease_s + self.within_s) * NS)
         jobs = {job.seq: job for job in run.jobs}
         calls, faults = by_ref(run.tools), gateway_faults(run)
-        orphans = [one for fault in faults for one in _orphans(fault, jobs, calls)]
+        orphans = [
+            one
+            for index, fault in enumerate(faults)
+            for one in _orphans(fault, _calm_from(faults[index:], bound_ns), jobs, calls)
+        ]
         late = [one for one in orphans if one.late_ns > bound_ns]
         poison = _beyond_attempts(jobs, calls, settings.max_attempts)
         stolen = _stolen(run, jobs, calls, bound_ns)
@@ -101,8 +105,18 @@ class LeaseReclaim(Check):
         return cls(), _run()
 
 
+def _calm_from(faults: list[FaultWindow], bound_ns: int) -> int:
+    """The end of the first fault, or of the last of those that follow sooner than something is due."""
+    calm_ns = faults[0].end_ns
+    for later in faults[1:]:
+        if later.start_ns - calm_ns >= bound_ns:
+            break
+        calm_ns = max(calm_ns, later.end_ns)
+    return calm_ns
+
+
 def _orphans(
-    fault: FaultWindow, jobs: dict[int, JobRecord], calls: dict[str, list[ToolRecord]]
+    fault: FaultWindow, back_ns: int, jobs: dict[int, JobRecord], calls: dict[str, list[ToolRecord]]
 ) -> list[_Orphan]:
     found: list[_Orphan] = []
     for ref, same in calls.items():
@@ -117,7 +131,7 @@ def _orphans(
             ]
             done = [job.ended_ns] if job.ended_ns is not None and job.ended_ns >= fault.start_ns else []
             first = min([*later, *done], default=None)
-            late_ns = float("inf") if first is None else max(0, first - fault.end_ns)
+            late_ns = float("inf") if first is None else max(0, first - back_ns)
             found.append(_Orphan(under_way[-1], fault, late_ns))
     return found
 

@@ -16,8 +16,8 @@ class NothingLost(Check):
 
     A 202 is a promise: from then on the client does not keep the work. A gateway that answers before the row
     is safe, that forgets what it had begun, or that tells of a result before that is safe, breaks it when it
-    is killed. Looked at is every job accepted in a counted phase: it is lost when its client never saw a
-    terminal state until its deadline and the client's grace had passed, or saw another end later. None is
+    is killed. Looked at is every job accepted in a counted phase: it is lost when the gateway, asked
+    after its deadline, shows no terminal state, or does not know it, or shows another end later. None is
     allowed. Where the profile kills the gateway, at least `min_open` jobs must have been open then.
     """
 
@@ -63,7 +63,10 @@ class NothingLost(Check):
 
     def _too_few(self, n: int, exposed: int, faults: bool, undone: int) -> str | None:
         if undone:
-            return f"{plural(undone, 'job')} still ran when the run ended: give it a longer drain_s"
+            return (
+                f"{plural(undone, 'job')} could not be asked for after the deadline, before the run ended: "
+                "give it a longer drain_s"
+            )
         if n < self.min_jobs:
             return f"only {plural(n, 'job')} accepted: at least {self.min_jobs} are needed"
         if faults and exposed < self.min_open:
@@ -87,8 +90,8 @@ class NothingLost(Check):
 
 
 def _was_awaited(job: JobRecord) -> bool:
-    """Its client asked for it until it must have ended."""
-    return job.gave_up_ns is not None and job.gave_up_ns >= job.deadline_ns
+    """The gateway was asked for it when it must have ended, and answered."""
+    return job.answered_ns is not None and job.answered_ns >= job.deadline_ns
 
 
 def _states(jobs: list[JobRecord]) -> dict[str, int]:

@@ -9,7 +9,8 @@ Shared by the live worker and the simulator, as `logical` is: both ask the same 
 
 A POST that brings no answer is made again with the same idempotency key: the gateway may have accepted the
 job before it died. One that is refused with 429 or 503 is made again when the refusal says. A gateway that is
-away is asked again and again. The client gives up `grace_s` after the job's deadline, or when the run ends.
+away is asked again and again. Nothing is posted after the job's deadline; an accepted job is given up when
+the gateway still shows no end of it `grace_s` after that, or when the run ends.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ class JobPursuit:
         self.arrival = arrival
         self._order = order
         deadline_ns = arrival.due_ns + round(order.deadline_s * NS)
-        self._end_ns = min(horizon_ns, deadline_ns + round(order.grace_s * NS))
+        self._horizon_ns = horizon_ns
+        self._patient_until_ns = deadline_ns + round(order.grace_s * NS)
         self._poll_ns = round(order.poll_s * NS)
         self._next: tuple[Kind, int] | None = (Kind.POST, arrival.due_ns)
         self._confirm_ns = round(order.confirm_s * NS)
@@ -179,6 +181,8 @@ class JobPursuit:
         job = self._job
         job.polls += 1
         shown = _read(reply.body) if reply.status == 200 else None
+        if reply.status:
+            job.answered_ns = now_ns
         if shown is None:
             why = str(reply.status or reply.reason or "no-answer")
             job.poll_faults[why] = job.poll_faults.get(why, 0) + 1
@@ -188,7 +192,9 @@ class JobPursuit:
         else:
             job.relapsed = _end_of(shown) != self._end
             self._confirmed = True
-        if not self._confirmed:
+        if job.state is None and reply.status and now_ns >= self._patient_until_ns:
+            job.gave_up_ns = now_ns
+        elif not self._confirmed:
             just_ended = job.ended_ns == now_ns
             wait_ns = max(self._poll_ns, self._confirm_ns) if just_ended else self._poll_ns
             self._ask_at(Kind.POLL, now_ns, now_ns + wait_ns)
@@ -214,7 +220,10 @@ class JobPursuit:
     # ----------------------------------------------------------------- both
 
     def _ask_at(self, kind: Kind, now_ns: int, at_ns: int) -> None:
-        if at_ns < self._end_ns:
+        end_ns = self._horizon_ns
+        if kind is Kind.POST:
+            end_ns = min(end_ns, self._job.deadline_ns)
+        if at_ns < end_ns:
             self._next = (kind, at_ns)
         elif self._job.state is None:
             self._job.gave_up_ns = now_ns

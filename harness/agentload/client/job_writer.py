@@ -29,7 +29,6 @@ def job_body(arrival: Arrival, order: JobOrder, run: int, place: int, model: str
         "steps": [_step(arrival, step, index, run, place, model) for index, step in enumerate(order.steps)],
         "workflow": arrival.job.workflow,
         "service_class": arrival.service_class,
-        "deadline_ms": round(order.deadline_s * NS) // _MS,
     }
     if order.max_attempts is not None:
         body["max_attempts"] = order.max_attempts
@@ -58,6 +57,11 @@ def _tool(tool: ToolUse, ref: str) -> dict[str, Any]:
     return asked if tool.timeout_s is None else {**asked, "timeout_s": tool.timeout_s}
 
 
+def deadline_ms(arrival: Arrival, order: JobOrder, now_ns: int) -> int:
+    """What is left of the job's deadline: not in the body, which must be the same at every POST."""
+    return max(1, (arrival.due_ns + round(order.deadline_s * NS) - now_ns) // _MS)
+
+
 class JobWriter:
     """Writes the requests for one target."""
 
@@ -65,13 +69,14 @@ class JobWriter:
         self._target = target
         self._run = run
 
-    def post(self, arrival: Arrival, order: JobOrder, place: int) -> bytes:
-        """The whole POST. Raises ProfileError when an environment variable is missing."""
+    def post(self, arrival: Arrival, order: JobOrder, place: int, now_ns: int) -> bytes:
+        """The whole POST, sent now. Raises ProfileError when an environment variable is missing."""
         body = job_body(arrival, order, self._run, place, self._target.model)
         own = [
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
             ("Idempotency-Key", idempotency_key(self._run, arrival)),
+            ("X-Deadline-Ms", str(deadline_ms(arrival, order, now_ns))),
         ]
         return self._head("POST", PATH, arrival, own) + body
 

@@ -80,7 +80,7 @@ class JobCaller:
         reader, began_ns = BodyReader(), self._line.now_ns()
         timeout_at_ns = began_ns + ask.timeout_at_ns - ask.due_ns
         if ask.kind is Kind.POST:
-            request = self._writer.post(arrival, order, self._places[arrival.tenant])
+            request = self._writer.post(arrival, order, self._places[arrival.tenant], began_ns)
         else:
             request = self._writer.poll(arrival, ask.job_id)
         try:

@@ -71,7 +71,7 @@ class JobScene:
             deliveries=1,
         )
         if took_ms is None:
-            job.gave_up_ns = at_ns + 15 * NS
+            job.gave_up_ns = job.answered_ns = at_ns + 15 * NS
         else:
             job.state, job.ended_ns = "completed", at_ns + round(took_ms * MS)
         self.jobs.append(job)

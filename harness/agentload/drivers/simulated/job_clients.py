@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agentload.client.http_fields import parse_retry_after
 from agentload.client.job_pursuit import JobAsk, JobPursuit, JobReply, Kind
-from agentload.client.job_writer import job_body
+from agentload.client.job_writer import deadline_ms, job_body
 from agentload.client.request_writer import idempotency_key
 from agentload.drivers.simulated.gateway import Inquiry
 from agentload.drivers.simulated.kernel import TIMER, Kernel
@@ -174,10 +174,13 @@ class JobClients:
         )
         if ask.kind is Kind.POLL:
             return JobAsked(number, identity, ask.job_id)
-        key = (b"idempotency-key", idempotency_key(self._run, arrival).encode())
-        place = self._places[arrival.tenant]
-        body = job_body(arrival, self.orders[arrival.tenant], self._run, place, DEFAULT_MODEL)
-        return JobPosted(number, (*identity, key), body)
+        order, place = self.orders[arrival.tenant], self._places[arrival.tenant]
+        own: Headers = (
+            (b"idempotency-key", idempotency_key(self._run, arrival).encode()),
+            (b"x-deadline-ms", b"%d" % deadline_ms(arrival, order, self.kernel.now_ns)),
+        )
+        body = job_body(arrival, order, self._run, place, DEFAULT_MODEL)
+        return JobPosted(number, (*identity, *own), body)
 
     def _time_out(self, asking: _Asking) -> None:
         asking.cut(TIMEOUT)
