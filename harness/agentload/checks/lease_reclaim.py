@@ -19,7 +19,7 @@ class _Orphan(NamedTuple):
     call: ToolRecord
     fault: FaultWindow
     late_ns: float
-    """From the moment the gateway was back for good until something was done for its job again; infinite: never."""
+    """From when the gateway was back for good until something was done for the job; infinite: never."""
 
 
 class LeaseReclaim(Check):
@@ -27,10 +27,11 @@ class LeaseReclaim(Check):
 
     A step that was under way when its gateway was killed, or stood still for longer than the lease lasts, has
     nobody who works for it: it must be called again, or its job go on or end, at most a lease and `within_s`
-    after the gateway is back (and stays: where the next fault comes sooner, after that). A step whose holder lives must not be taken from it, however long it takes (no
-    call that is given up outside the faults, before its deadline). And a step that fails whenever it is tried
-    is called no more often than its job has attempts. Counted are calls of tools, in their own ledger. At
-    least `min_orphans` steps must have been orphaned.
+    after the gateway is back (for good: where the next fault comes sooner, after that one). A step whose
+    holder lives must not be taken from it, however long it takes: no call is given up outside the faults,
+    before its deadline. And a step that fails whenever it is tried is called no more often than its job has
+    attempts. Counted are calls of tools, in their own ledger. At least `min_orphans` steps must have been
+    orphaned.
     """
 
     within_s: float = Field(default=5.0, gt=0)
