@@ -137,7 +137,9 @@ def _say_ready(sock: socket.socket) -> None:
     host, port = sock.getsockname()[:2]
     print(json.dumps({"event": "ready", "port": port, "pid": os.getpid()}), flush=True)
     if sys.stdout.isatty():
-        print(f"listening on http://{host}:{port}/v1/chat/completions", file=sys.stderr)
+        url = f"http://{host}:{port}"
+        print(f"listening on {url}/v1/chat/completions", file=sys.stderr)
+        print(f"and on {url}/v1/responses, {url}/v1/messages; control: {url}/_fake/stats", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,12 @@ def test_a_person_is_told_the_url(arguments: list[str]) -> None:
     assert said == f"listening on http://127.0.0.1:{ready['port']}/v1/chat/completions\n"
 
 
+def test_the_provider_names_its_other_endpoints_and_its_control() -> None:
+    ready, said = started_at_a_terminal(["-m", "fake_provider", "--port", "0"], 2)
+    for path in ("v1/responses", "v1/messages", "_fake/stats"):
+        assert f"http://127.0.0.1:{ready['port']}/{path}" in said.splitlines()[1]
+
+
 @pytest.mark.parametrize("module", ["fake_provider", "agentload provider"])
 def test_both_ways_to_start_the_provider_have_the_same_port(module: str) -> None:
     arguments = ["-m", *module.split(), "--help"]
