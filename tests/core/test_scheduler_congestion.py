@@ -122,6 +122,33 @@ def test_after_a_named_pause_one_call_goes_and_each_answer_lets_two_follow(old: 
     assert sent == [1, 2, 4, 8], "beside those that were in service already"
 
 
+def test_a_named_pause_is_followed_by_one_call_however_much_was_accepted_before() -> None:
+    window = CongestionWindow(64)
+    for n in range(200):
+        window.in_flight = 32
+        window.accepted(n)
+    window.refused(NS, NS, named=True)
+    for n in range(31):  # those that were in service when the pause began
+        window.accepted(NS - 1 - n)
+        window.in_flight -= 1
+    assert window.limit != UNLIMITED, "or else nobody asks whether it is full"
+    window.in_flight = 0
+    assert not window.full()
+    window.in_flight = 1
+    assert window.full()
+
+
+def test_an_outage_that_begins_with_calls_in_service_does_not_make_the_way_back_longer() -> None:
+    provider = Provider(16, widest=16)
+    run(provider, 1)
+    provider.slots = 0
+    run(provider, 3)
+    provider.slots, provider.served = 16, 0
+    run(provider, 2)
+    # A probe a second by then, and four round trips from one call to sixteen.
+    assert provider.served >= 16 * 10 * (2 - 1 - 0.4)
+
+
 def test_refusals_with_nothing_accepted_between_them_pause_longer_and_longer() -> None:
     window = CongestionWindow(64)
     pauses = []

@@ -125,11 +125,15 @@ class CongestionWindow:
     def refused(self, now_ns: int, sent_ns: int, *, named: bool) -> int:
         """The provider refused a call that was sent then and is still counted. Returns for how long nothing
         should follow. `named`: the provider itself says for how long, and 0 is returned."""
-        self._restarts = self._restarts or named
+        if named:
+            self._restarts = True
+            self.limit = min(self.limit, max(1.0, self.in_flight, self._peak))
         if sent_ns < self._narrowed_ns:
             return 0
         self._refused += 1
         if self._refused <= NOISE * self._accepted:
+            if named:
+                self._narrowed_ns = now_ns  # what is answered during the pause was sent before it
             return 0
         self._narrow(now_ns)
         return 0 if named else self._back_off()
@@ -142,8 +146,8 @@ class CongestionWindow:
             self._gain = min(2 * self._gain, self.limit)
 
     def _narrow(self, now_ns: int) -> None:
-        """Learn from a round trip. Where nothing was accepted and nothing else is in service, the provider is
-        away, which says nothing about how much it takes."""
+        """Learn from a round trip. Where nothing of it was accepted the provider may be away, which says
+        nothing about how much it takes: the window is narrowed then, and can widen again as fast as ever."""
         share = self._refused / (self._accepted + self.in_flight)
         away = self._accepted == 0 and share > 0.5
         self._barren = self._barren + 1 if away else 0
@@ -152,8 +156,10 @@ class CongestionWindow:
             # It may be an outage. If it is not, doubling from here soon meets the next refusal.
             self.limit = max(1.0, busy)
         elif not away:
-            self._threshold = self.limit = max(1.0, busy - max(LEAST_CUT, busy * share / 2))
-            self._gain, self._gained = max(LEAST_GAIN, GAIN * self.limit), 0.0
+            self.limit = max(1.0, busy - max(LEAST_CUT, busy * share / 2))
+            if self._accepted:
+                self._threshold = self.limit
+                self._gain, self._gained = max(LEAST_GAIN, GAIN * self.limit), 0.0
         self._accepted = self._refused = 0.0
         self._peak = 0
         self._narrowed_ns = now_ns
