@@ -134,23 +134,28 @@ def test_the_queue_seen_from_outside_is_the_one_that_haproxy_counts(tmp_path: Pa
     assert max(one.values["queue"] for one in flooded) > 100
     agreement = compare_with_gauge(depth_steps(recorded.records, recorded.ledger), flooded, "queue")
     assert agreement is not None
-    print(agreement)
     assert agreement.n >= 200
     assert (agreement.median <= 1, agreement.p95 <= 3) == (True, True), agreement
 
 
+SHARP_NS = 4_000_000
+"""At 280 requests a second a reading that took longer is one request off by itself."""
+
+
 @contextmanager
 def haproxy_queue(stats: Path) -> Generator[list[Sample]]:
-    """Reads HAProxy's own count of waiting requests every 50 ms (times: monotonic clock), until the end."""
+    """Reads HAProxy's own count of waiting requests every 20 ms (times: monotonic clock), until the end."""
     samples: list[Sample] = []
     over = threading.Event()
 
     def read() -> None:
-        while not over.wait(0.05):
+        while not over.wait(0.02):
             began_ns = time.monotonic_ns()
             queue = _queued(stats)
-            at_ns = (began_ns + time.monotonic_ns()) // 2
-            samples.append(Sample(at_ns=at_ns, source="gateway", values={"queue": queue}))
+            ended_ns = time.monotonic_ns()
+            if ended_ns - began_ns <= SHARP_NS:
+                at_ns = (began_ns + ended_ns) // 2
+                samples.append(Sample(at_ns=at_ns, source="gateway", values={"queue": queue}))
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
