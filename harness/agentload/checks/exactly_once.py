@@ -81,7 +81,6 @@ class ExactlyOnce(Check):
             n=len(calls),
             evidence=[Evidence(note=one.note, seq=_seq(one.ref), at_ns=one.at_ns) for one in wrong],
             details={
-                "stands_under_any_load": True,
                 "calls": len(run.tools),
                 "effects": total,
                 "steps_called_again": repeats,

@@ -81,7 +81,7 @@ class LeaseReclaim(Check):
                 *(_shown(one, "given up though its holder lived") for one in stolen),
             ],
             details={
-                "stands_under_any_load": True,
+                "stands_under_any_load": bool(bad),
                 "orphans": len(orphans),
                 "slowest_takeover_s": None if slowest == float("inf") else round(slowest / NS, 3),
                 "late": len(late),

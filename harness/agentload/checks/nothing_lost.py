@@ -53,7 +53,6 @@ class NothingLost(Check):
             n=len(jobs),
             evidence=[_evidence(job) for job in [*lost, *changed]],
             details={
-                "stands_under_any_load": True,
                 "accepted": len(jobs),
                 "open_at_faults": exposed,
                 "posts_again": sum(job.posts - 1 for job in jobs),
