@@ -507,8 +507,9 @@ def doctor(
 ) -> None:
     """Look at a target before any load.
 
-    One request per tenant, two streams and a small burst; then which checks a run will decide, and why not
-    the others. Exit code 0: all that can be; 1: something must be mended first; 3: some will be inconclusive.
+    One request per tenant, a stream, a call that is left, a small burst; then which checks a run will decide,
+    and why not the others. Exit code 0: all that can be; 1: something must be mended first; 3: some will be
+    inconclusive; 4: our provider is not behind it.
     """
     from agentload import doctor as composition
     from agentload.order import Options

@@ -44,8 +44,8 @@ def call(tenant: int | None = 0, seq: int | None = 0, **more: Any) -> Call:
 
 
 STREAM = asked(Kind.STREAMED, seq=2, media_type="text/event-stream", text_ns=(0, 100_000_000, 230_000_000))
-LEFT = asked(Kind.LEFT, seq=3, outcome=Outcome.ABANDONED, usage=False)
-CALLS = (call(), call(1, 1), call(0, 2), call(0, 3, ending="cancelled"), call(1, 4))
+LEFT = asked(Kind.LEFT, seq=3, outcome=Outcome.ABANDONED, usage=False, ended_ns=1_000_000_000)
+CALLS = (call(), call(1, 1), call(0, 2), call(0, 3, ending="cancelled", ended_ns=1_004_000_000), call(1, 4))
 SOUND = Seen(
     tenants=TENANTS,
     asked=(asked(), asked(tenant="flood", seq=1), STREAM, LEFT, asked(Kind.BURST, "flood", 4), refused(5)),
@@ -59,6 +59,10 @@ def seen(*instead: Asked, calls: tuple[Call, ...] = CALLS, keys: int | None = 1)
     changed = {one.seq: one for one in instead}
     answers = tuple(changed.get(one.seq, one) for one in SOUND.asked)
     return Seen(tenants=TENANTS, asked=answers, calls=calls, upstream_keys=keys)
+
+
+def left_with(**call_of_it: Any) -> Seen:
+    return seen(calls=(*CALLS[:3], call(0, 3, **call_of_it), CALLS[4]))
 
 
 def finding(about: str, of: Seen) -> Finding:
@@ -92,7 +96,8 @@ def test_every_check_there_is_has_a_prospect() -> None:
         ("marker", seen(calls=(call(None, None), *CALLS[1:])), Grade.UNSURE, "1 lost"),
         ("marker", seen(calls=(call(input_tokens=60), *CALLS[1:])), Grade.NOTE, "1 folded"),
         ("identity upstream", seen(keys=2), Grade.NOTE, "2 keys for 2 tenants"),
-        ("identity upstream", seen(keys=None), Grade.UNSURE, "no key"),
+        ("identity upstream", seen(keys=None), Grade.NOTE, "cannot be told"),
+        ("client leaves", seen(calls=(*CALLS[:3], CALLS[4])), Grade.NOTE, "no call"),
         ("usage", seen(asked(usage=False)), Grade.NOTE, "missing in 1 of 4 answers"),
         ("streaming", seen(asked(Kind.STREAMED, seq=2)), Grade.NOTE, "answered as application/json"),
         (
@@ -101,12 +106,9 @@ def test_every_check_there_is_has_a_prospect() -> None:
             Grade.NOTE,
             "at once",
         ),
-        (
-            "client leaves",
-            seen(calls=(*CALLS[:3], call(0, 3), CALLS[4])),
-            Grade.NOTE,
-            "runs on at our provider (completed)",
-        ),
+        ("client leaves", left_with(ended_ns=1_590_000_000), Grade.NOTE, "goes on for 590 ms (completed)"),
+        ("client leaves", left_with(ended_ns=None), Grade.NOTE, "still open"),
+        ("client leaves", left_with(ended_ns=900_000_000), Grade.NOTE, "cannot be told"),
         ("refusals", seen(refused(5, retry_after=None)), Grade.NOTE, "Retry-After 1 × missing"),
         ("refusals", seen(asked(Kind.BURST, "flood", 5)), Grade.NOTE, "none in a burst of 2"),
         ("refusals", seen(calls=(*CALLS, call(1, 5, status=429))), Grade.GOOD, "the provider's own"),

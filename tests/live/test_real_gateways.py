@@ -67,7 +67,7 @@ def test_refusals_as_they_come_without_configuration_carry_no_retry_after(name: 
 def test_haproxy_keeps_the_call_of_a_client_that_left_unless_it_is_told_not_to(tmp_path: Path) -> None:
     found = found_in(seen_through("haproxy, no abortonclose", tmp_path))["client leaves"]
     assert found.grade is Grade.NOTE
-    assert "runs on at our provider (completed)" in found.said
+    assert "cancel-upstream will fail" in found.said
 
 
 # --------------------------------------------------------------------------- whole profiles, minutes long

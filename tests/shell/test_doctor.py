@@ -151,6 +151,24 @@ def test_nothing_listens() -> None:
     assert raised.value.lines == (f"the target gateway at http://127.0.0.1:{port}: Connection refused",)
 
 
+def test_a_gateway_that_calls_somebody_else_is_no_target(capsys: pytest.CaptureFixture[str]) -> None:
+    with gateway(whole(b"200 OK", b'{"choices":[{"message":{"content":"hello"}}]}')) as port:
+        code = doctor.run(Options(profile="noisy-neighbor", target=f"http://127.0.0.1:{port}"), 2)
+    assert code == ExitCode.UNREACHABLE
+    assert "answers come from somewhere else" in " ".join(capsys.readouterr().out.split())
+
+
+def test_who_leaves_is_gone_soon_also_without_a_token() -> None:
+    over = threading.Event()
+
+    def says_nothing(sock: socket.socket) -> None:
+        over.wait(5)
+
+    one = asked(says_nothing, Kind.LEFT)
+    over.set()
+    assert one.outcome is Outcome.ABANDONED
+
+
 def test_a_gateway_that_lets_nobody_in_is_to_be_mended(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """`agentload doctor`: a careful look at a target before any load, and which checks it will let decide.
 
-Asked is one request for each tenant, a stream, a stream that is left, and a small burst, in front of our
+Asked is one request for each tenant, a stream, a call that is left, and a small burst, in front of our
 provider. `findings` and `decidable` say what follows, and are pure; `ask` sends.
 """
 
@@ -36,12 +36,13 @@ def run(options: order.Options, burst: int) -> int:
     """Look, print one table, and say by the exit code what it means.
 
     0: every check that can be judged from outside will be; 1: something is wrong that must be mended first;
-    3: it works, but some checks will be inconclusive. Raises AgentloadError as `run` does (2, 4).
+    3: it works, but some checks will be inconclusive; 4: our provider is not behind it. Raises AgentloadError
+    as `run` does (2, 4).
     """
     seen = examine(options, burst)
     found = findings(seen)
     show.table(str(options.target), found, prospects(seen), screen.console())
-    return exit_code(found)
+    return ExitCode.UNREACHABLE if _passed_us_by(seen) else exit_code(found)
 
 
 def examine(options: order.Options, burst: int) -> Seen:
@@ -52,7 +53,7 @@ def examine(options: order.Options, burst: int) -> Seen:
 
 
 def exit_code(found: Sequence[Finding]) -> ExitCode:
-    """By the worst finding; our provider unreached is as in a run."""
+    """By the worst finding."""
     grades = {finding.grade for finding in found}
     if Grade.BAD in grades:
         return ExitCode.FAILED
@@ -81,6 +82,11 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
         )
 
 
+def _passed_us_by(seen: Seen) -> bool:
+    """Requests got through, but to somebody else, or to nobody: as in a run, that is no target of ours."""
+    return not seen.calls and any(one.status < 300 or one.status >= 500 for one in seen.asked)
+
+
 def _ask(asker: Asker, profile: Profile, burst: int) -> list[Asked]:
     some = profile.tenants[:MOST_TENANTS]
     asked = [asker.ask(Kind.CAREFUL, tenant) for tenant in some]
@@ -92,16 +98,25 @@ def _ask(asker: Asker, profile: Profile, burst: int) -> list[Asked]:
 
 def _calls(stage: Stage) -> tuple[Call, ...]:
     """The ledger, once no call is open any more or `_CALLS_SETTLE_S` have passed."""
-    until_s = time.monotonic() + _CALLS_SETTLE_S
+    until_s, ahead_ns = time.monotonic() + _CALLS_SETTLE_S, _clock_ahead_ns(stage)
     while True:
         entries = stage.ledger().entries
         if all(entry["ending"] != "open" for entry in entries) or time.monotonic() > until_s:
-            return tuple(_call(entry) for entry in entries)
+            return tuple(_call(entry, ahead_ns) for entry in entries)
         time.sleep(0.05)
 
 
-def _call(entry: dict[str, object]) -> Call:
-    return msgspec.convert({name: entry[name] for name in Call.__struct_fields__ if name in entry}, Call)
+def _call(entry: dict[str, object], ahead_ns: int) -> Call:
+    call = msgspec.convert({name: entry[name] for name in Call.__struct_fields__ if name in entry}, Call)
+    return call if call.ended_ns is None else msgspec.structs.replace(call, ended_ns=call.ended_ns - ahead_ns)
+
+
+def _clock_ahead_ns(stage: Stage) -> int:
+    """Our provider's monotonic clock minus ours, to half a round trip."""
+    began_ns = time.monotonic_ns()
+    url = f"{stage.provider_url}/_fake/health"
+    health = probe.json_call(stage.http, "GET", url, what="the provider's control")
+    return int(health["now_ns"]) - (began_ns + time.monotonic_ns()) // 2
 
 
 def _upstream_keys(stage: Stage) -> int | None:

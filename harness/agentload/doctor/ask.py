@@ -18,8 +18,11 @@ from agentload.targets import Target
 
 TIMEOUT_S = 20.0
 """For one request, from connecting to its last byte: a gateway may queue for a while."""
+LEAVE_S = 0.15
+"""When a client leaves that does not wait for its answer; our provider takes `_LONG_TOKENS` for it."""
 _BODY_SHOWN = 120
-_INPUT_TOKENS, _PLAIN_TOKENS, _STREAM_TOKENS = 24, 8, 24
+_INPUT_TOKENS, _PLAIN_TOKENS, _STREAM_TOKENS, _LONG_TOKENS = 24, 8, 24, 64
+_TOKENS = {Kind.STREAMED: _STREAM_TOKENS, Kind.LEFT: _LONG_TOKENS}
 
 
 class Asker:
@@ -33,7 +36,7 @@ class Asker:
         self._next = 0
 
     def ask(self, kind: Kind, tenant: Tenant) -> Asked:
-        """One request, heard out (a client that leaves: to the first token)."""
+        """One request, heard out (but by a client that leaves)."""
         return self._exchange(*self._numbered(kind, tenant))
 
     def ask_at_once(self, tenant: Tenant, count: int) -> list[Asked]:
@@ -43,8 +46,7 @@ class Asker:
             return list(threads.map(lambda one: self._exchange(*one), numbered))
 
     def _numbered(self, kind: Kind, tenant: Tenant) -> tuple[Kind, Arrival]:
-        streams = kind in (Kind.STREAMED, Kind.LEFT)
-        tokens = _STREAM_TOKENS if streams else _PLAIN_TOKENS
+        tokens = _TOKENS.get(kind, _PLAIN_TOKENS)
         arrival = Arrival(
             seq=self._next,
             tenant=tenant.name,
@@ -55,7 +57,7 @@ class Asker:
                 input_tokens=_INPUT_TOKENS,
                 output_tokens=tokens,
                 declared_output_tokens=2 * tokens,
-                stream=streams,
+                stream=kind is Kind.STREAMED,
             ),
         )
         self._next += 1
@@ -72,10 +74,11 @@ class Asker:
             failure = f"no whole answer in {TIMEOUT_S:g} s"
         except (OSError, ValueError) as error:
             failure = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        hearing.ended_ns = time.monotonic_ns()
         return self._asked(kind, arrival, hearing, failure)
 
     def _converse(self, request: bytes, hearing: _Hearing) -> None:
-        until_s = time.monotonic() + TIMEOUT_S
+        until_s = time.monotonic() + (LEAVE_S if hearing.leaves else TIMEOUT_S)
         with closing(self._connect()) as sock:
             sock.sendall(request)
             while not hearing.over:
@@ -109,6 +112,7 @@ class Asker:
             usage=result.input_tokens is not None,
             own_answer=result.own_answer,
             text_ns=tuple(hearing.reader.token_arrivals_ns),
+            ended_ns=hearing.ended_ns,
             clock_skew_s=_skew_s(hearing.field("date"), hearing.began_epoch_s),
             body=self._redact(hearing.body.decode("utf-8", "replace"))[:_BODY_SHOWN],
         )
@@ -123,6 +127,7 @@ class _Hearing:
         self.http_version = ""
         self.body = b""
         self.over = False
+        self.ended_ns = 0
         self.began_epoch_s = 0.0
         """When its head had come."""
         self._announced = False
@@ -142,8 +147,7 @@ class _Hearing:
         for chunk in chunks:
             self.body = (self.body + chunk)[:4096]
             self.reader.feed(chunk, time.monotonic_ns())
-        left = self.leaves and bool(self.reader.token_arrivals_ns)
-        self.over = left or self.answer.complete or self.answer.error is not None or not data
+        self.over = self.answer.complete or self.answer.error is not None or not data
 
     def field(self, name: str) -> str:
         """A field of the answer's head; empty where it has none."""

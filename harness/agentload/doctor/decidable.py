@@ -32,9 +32,9 @@ class Prospect(msgspec.Struct, frozen=True):
     """What the gateway must have been told for it."""
 
 
-_BUNDLED = "rests on counters or the process that only the bundled gateway has"
+_BUNDLED = "needs counters, or a process, that only the bundled gateway has"
 _ONLY_BUNDLED = ("observable", "queue-age-alert", "bounded-memory")
-_JOBS = "is about durable jobs (POST /v1/jobs), and kills the gateway that keeps them: the bundled one's"
+_JOBS = "needs durable jobs (POST /v1/jobs) in a gateway that may be killed: the bundled one"
 _OF_JOBS = ("eta-honest", "exactly-once", "lease-reclaim", "nothing-lost")
 _TOLD = {
     "budget": "budgets",

@@ -14,6 +14,8 @@ from agentload.model import Outcome
 
 STREAMS_IN_PIECES_NS = 20_000_000
 """Text of a stream of 24 tokens, 10 ms each, that comes within less was held back."""
+CLOSED_SOON_NS = 120_000_000
+"""A call that ends so soon after its client was called off (as `cancel-upstream` has it)."""
 SKEW_S = 2.0
 """Date has whole seconds, and an answer takes a moment."""
 
@@ -58,10 +60,11 @@ def findings(seen: Seen) -> list[Finding]:
 
 def reachable(seen: Seen) -> Finding:
     """Something answers at all."""
-    silent = [one for one in seen.asked if one.status == 0 and one.kind is not Kind.LEFT]
+    waited = [one for one in seen.asked if one.kind is not Kind.LEFT]
+    silent = [one for one in waited if one.status == 0]
     if not silent:
-        return Finding("reachable", Grade.GOOD, f"all {len(seen.asked)} requests got an answer")
-    said = f"{len(silent)} of {len(seen.asked)} requests got none ({_counted(one.failure for one in silent)})"
+        return Finding("reachable", Grade.GOOD, f"all {len(waited)} requests got an answer")
+    said = f"{len(silent)} of {len(waited)} requests got none ({_counted(one.failure for one in silent)})"
     return Finding("reachable", Grade.BAD, said)
 
 
@@ -129,7 +132,8 @@ def identity(seen: Seen) -> Finding:
     """Whether our provider is called with one key or with each tenant's."""
     keys, tenants = seen.upstream_keys, len({one.tenant for one in seen.asked})
     if not keys:
-        return Finding("identity upstream", Grade.UNSURE, "our provider met no key by which to tell")
+        said = "cannot be told: our provider has no limits for each key, or met none"
+        return Finding("identity upstream", Grade.NOTE, said)
     if keys == 1:
         said = "one key for all: our provider's limit is shared, and the marker alone says whose a call is"
         return Finding("identity upstream", Grade.GOOD, said)
@@ -170,13 +174,21 @@ def streaming(seen: Seen) -> Finding:
 
 def departure(seen: Seen) -> Finding:
     """What becomes of the call of a client that has left."""
-    calls = [call for one in seen.of(Kind.LEFT) for call in seen.calls_for(one)]
-    if not calls:
-        return Finding("client leaves", Grade.UNSURE, "no call of it was seen")
-    if calls[0].ending == "cancelled":
+    seen_to_end = [(call, one) for one in seen.of(Kind.LEFT) for call in seen.calls_for(one)]
+    if not seen_to_end:
+        return Finding("client leaves", Grade.NOTE, "no call of it was seen")
+    [(call, one), *_] = seen_to_end
+    if call.ended_ns is None:
+        return Finding(
+            "client leaves", Grade.NOTE, "its call is still open at our provider: cancel-upstream will fail"
+        )
+    after_ns = call.ended_ns - one.ended_ns
+    if after_ns > CLOSED_SOON_NS:
+        said = f"its call goes on for {after_ns / 1e6:.0f} ms ({call.ending}): cancel-upstream will fail"
+        return Finding("client leaves", Grade.NOTE, said)
+    if call.ending == "cancelled":
         return Finding("client leaves", Grade.GOOD, "its call ends at our provider, too")
-    said = f"its call runs on at our provider ({calls[0].ending}): cancel-upstream will fail"
-    return Finding("client leaves", Grade.NOTE, said)
+    return Finding("client leaves", Grade.NOTE, "cannot be told: its call ended before, or just then")
 
 
 def refusals(seen: Seen) -> list[Asked]:

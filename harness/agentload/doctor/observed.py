@@ -17,7 +17,7 @@ class Kind(StrEnum):
     STREAMED = "streamed"
     """One stream, heard to its end."""
     LEFT = "left"
-    """One stream, whose client leaves at the first token."""
+    """One long plain answer, whose client leaves before it comes."""
     BURST = "burst"
     """Several of one tenant at once."""
 
@@ -44,6 +44,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     own_answer: bool | None = None
     text_ns: tuple[int, ...] = ()
     """When text came, of a stream."""
+    ended_ns: int = 0
+    """When the client had it, or left; on its monotonic clock."""
     clock_skew_s: float | None = None
     """The gateway's Date minus our time."""
     body: str = ""
@@ -58,6 +60,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     input_tokens: int = 0
     ending: str = "completed"
+    ended_ns: int | None = None
+    """On the client's monotonic clock; None while it is open."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
