@@ -94,8 +94,8 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     """The runs, the telling ones first, so that what an interruption leaves is worth most.
 
     Each mutant under its own load for every seed, and under the bundled ones for one (`quick`: under its own
-    alone); the reference under all loads for every seed, its twins under the bundled ones (`quick`: for one
-    seed); weaker mutants for a few seeds (`quick`: none).
+    alone); the reference under all loads for every seed, its twins under the bundled ones, shortened
+    (`quick`: for one seed); weaker mutants for a few seeds (`quick`: none).
     With `names`, only those, the reference only where they are, and no twins but those named.
     """
     subjects = Subjects.named(names)
@@ -109,7 +109,7 @@ def program(names: Sequence[str], seeds: int | None, *, quick: bool) -> Program:
     cases = [Case(name, own[name], seed, quick) for seed in chosen for name in subjects.mutants]
     cases += [Case(REFERENCE, scene, seed, quick) for seed in chosen for scene in scenes]
     cases += [
-        Case(name, scene, seed, quick)
+        Case(name, scene, seed, quick=True)
         for seed in twin_seeds
         for name in subjects.twins
         for scene in twin_scenes
