@@ -508,7 +508,8 @@ class Admission:
 
     def _note_output(self, now_ns: int, ticket: Ticket, output_tokens: int) -> None:
         """Output beyond what the provider charged at the start (nobody sent max_tokens) is charged now."""
-        ticket.output_tokens = max(ticket.output_tokens, output_tokens)
+        if output_tokens > ticket.output_tokens:
+            ticket.output_tokens = output_tokens
         overrun = ticket.output_tokens - ticket.provider_tokens
         if overrun > 0:
             ticket.provider_tokens += overrun

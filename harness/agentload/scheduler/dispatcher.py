@@ -177,7 +177,7 @@ class Dispatcher:
         if share.tag > self._v:
             self._v = share.tag
         ticket.class_epoch = share.epoch
-        share.charge(ticket.work, share.epoch, 0.0)
+        share.tag += ticket.work / share.weight
         ticket.limits.take(now_ns, ticket.provider_tokens)
         ticket.limits.window.in_flight += 1
         ticket.state = State.RUNNING

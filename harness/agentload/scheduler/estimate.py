@@ -33,9 +33,10 @@ class MovingMean:
 
     def add(self, value: float) -> None:
         """Take one more value into account."""
-        if self.count < self._window:
-            self.count += 1
-        self.mean += (value - self.mean) / self.count
+        count = self.count
+        if count < self._window:
+            self.count = count = count + 1
+        self.mean += (value - self.mean) / count
 
 
 class ServiceTime:
@@ -141,16 +142,18 @@ class Estimator:
         less than it produces is charged what it produces. Never less than was learnt. For a kind that is new
         the tenant's mean is the least; it earns no discount by what other kinds needed.
         """
-        declared = request.max_output_tokens
-        tenant = self._known(request.tenant)
+        declared, name = request.max_output_tokens, request.tenant
+        tenant = self._tenants.get(name) or self._newcomers.get(name)
         if tenant is None or not tenant.all_output_tokens.count:
             return self._config.default_output_tokens if declared is None else declared
         experience = tenant.kinds.get((request.workflow, request.model))
         if experience is None or not experience.output_tokens.count:
             return self._of_a_new_kind(tenant.all_output_tokens.mean, declared)
         learnt = experience.output_tokens.mean
-        with_margin = learnt * self._config.safety_multiplier
-        return math.ceil(max(learnt, with_margin if declared is None else min(declared, with_margin)))
+        expected = learnt * self._config.safety_multiplier
+        if declared is not None and declared < expected:
+            expected = declared
+        return math.ceil(expected if expected > learnt else learnt)
 
     def _of_a_new_kind(self, learnt: float, declared: int | None) -> int:
         if declared is None:
@@ -159,7 +162,8 @@ class Estimator:
 
     def service_ns(self, now_ns: int, request: Request) -> int | None:
         """Time that is enough for this kind of request, or None when there is nothing recent to go by."""
-        tenant = self._known(request.tenant)
+        name = request.tenant
+        tenant = self._tenants.get(name) or self._newcomers.get(name)
         experience = None if tenant is None else tenant.kinds.get((request.workflow, request.model))
         return None if experience is None else experience.service.enough_ns(now_ns)
 
@@ -173,9 +177,6 @@ class Estimator:
     def lasted(self, now_ns: int, request: Request, service_ns: int) -> None:
         """Learn from a call that was cut off."""
         self._experience(request)[1].service.cut_off(now_ns, service_ns)
-
-    def _known(self, name: str) -> _Tenant | None:
-        return self._tenants.get(name) or self._newcomers.get(name)
 
     def _experience(self, request: Request) -> tuple[_Tenant, Experience]:
         name, kind = request.tenant, (request.workflow, request.model)

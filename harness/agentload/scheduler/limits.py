@@ -7,7 +7,7 @@ call may go is exact, so that a shell that wakes then never finds that it is a n
 
 from __future__ import annotations
 
-import math
+from math import ceil, inf
 
 from agentload.scheduler.config import UpstreamLimits
 from agentload.scheduler.congestion import CongestionWindow
@@ -31,23 +31,26 @@ class Bucket:
 
         More than the bucket ever holds waits for a full bucket instead of for ever.
         """
-        return self._full_ns + min(self._cost_ns(tokens), self._capacity_ns) - self._capacity_ns
+        lacking_ns = ceil(tokens * self.ns_per_token) - self._capacity_ns
+        return self._full_ns + lacking_ns if lacking_ns < 0 else self._full_ns
 
     def drained_ns(self, tokens: float) -> int:
         """The instant at which so many tokens, taken one by one, would all have been granted."""
-        return self._full_ns + self._cost_ns(tokens) - self._capacity_ns
+        return self._full_ns + ceil(tokens * self.ns_per_token) - self._capacity_ns
 
     def take(self, now_ns: int, tokens: float) -> None:
         """Take them, ready or not: what is not there becomes debt."""
-        self._full_ns = max(self._full_ns, now_ns) + self._cost_ns(tokens)
+        from_ns = self._full_ns if self._full_ns > now_ns else now_ns
+        self._full_ns = from_ns + ceil(tokens * self.ns_per_token)
 
     def give_back(self, tokens: float) -> None:
         """What was taken will not be used after all."""
-        self._full_ns -= self._cost_ns(tokens)
+        self._full_ns -= ceil(tokens * self.ns_per_token)
 
     def hold_back(self, until_ns: int, tokens: float) -> None:
         """At `until_ns` there will be `tokens` and no more: whatever else was thought to be there is not."""
-        self._full_ns = max(self._full_ns, until_ns + self._capacity_ns - self._cost_ns(tokens))
+        full_ns = until_ns + self._capacity_ns - ceil(tokens * self.ns_per_token)
+        self._full_ns = max(self._full_ns, full_ns)
 
     @property
     def full_ns(self) -> int:
@@ -57,9 +60,6 @@ class Bucket:
     def level(self, now_ns: int) -> float:
         """Tokens in the bucket; negative in debt."""
         return (self._capacity_ns - max(0, self._full_ns - now_ns)) / self.ns_per_token
-
-    def _cost_ns(self, tokens: float) -> int:
-        return math.ceil(tokens * self.ns_per_token)
 
 
 class ProviderLimits:
@@ -74,7 +74,7 @@ class ProviderLimits:
         tokens, requests = config.tokens_per_minute, config.requests_per_minute
         self.tokens = Bucket(tokens * keep, config.bucket_s) if tokens else None
         self.requests = Bucket(requests * keep, config.bucket_s) if requests else None
-        self.largest_call = tokens / 60 * config.bucket_s if tokens else math.inf
+        self.largest_call = tokens / 60 * config.bucket_s if tokens else inf
         """Tokens of a full bucket at the provider: it never serves a larger call."""
         self.limited = self.tokens is not None or self.requests is not None
         self.paused_until_ns = 0
@@ -82,9 +82,12 @@ class ProviderLimits:
 
     def ready_ns(self, tokens: int) -> int:
         """The instant from which a call of that many tokens may go; in the past when it may go at once."""
-        by_tokens = self.tokens.ready_ns(tokens) if self.tokens is not None else 0
-        by_requests = self.requests.ready_ns(1) if self.requests is not None else 0
-        return max(self.paused_until_ns, by_tokens, by_requests)
+        ready_ns = self.paused_until_ns
+        if self.tokens is not None and (by_tokens_ns := self.tokens.ready_ns(tokens)) > ready_ns:
+            ready_ns = by_tokens_ns
+        if self.requests is not None and (by_requests_ns := self.requests.ready_ns(1)) > ready_ns:
+            ready_ns = by_requests_ns
+        return ready_ns
 
     def back_ns(self, call_ns: float) -> int:
         """The instant from which it is as if every call could go at once, as far as pauses and the ramps
@@ -134,6 +137,9 @@ class ProviderLimits:
 
     def drained_ns(self, calls: float, tokens: float) -> int:
         """The instant at which so many calls with so many tokens in all would have been let through."""
-        by_tokens = self.tokens.drained_ns(tokens) if self.tokens is not None else 0
-        by_requests = self.requests.drained_ns(calls) if self.requests is not None else 0
-        return max(self.paused_until_ns, by_tokens, by_requests)
+        drained_ns = self.paused_until_ns
+        if self.tokens is not None and (by_tokens_ns := self.tokens.drained_ns(tokens)) > drained_ns:
+            drained_ns = by_tokens_ns
+        if self.requests is not None and (by_requests_ns := self.requests.drained_ns(calls)) > drained_ns:
+            drained_ns = by_requests_ns
+        return drained_ns

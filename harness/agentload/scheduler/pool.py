@@ -56,6 +56,7 @@ class ClassShare(Flow):
         "contending",
         "floor_slots",
         "floor_units",
+        "has_floor",
         "limit",
         "limit_slots",
         "limit_units",
@@ -89,6 +90,7 @@ class ClassShare(Flow):
         self.floor_units = round(floor_share * pool.capacity_units * UNIT)
         # Rounded down: a fraction of a slot kept free would keep a whole one from everybody.
         self.floor_slots = int(floor_share * pool.slots + ROUNDING)
+        self.has_floor = self.floor_units > 0 or self.floor_slots > 0
         steady = max(floor_share, self.nominal * (1 - pool.headroom))
         self.steady_units = round(steady * pool.capacity_units * UNIT)
         """With so much in use it leaves the pool's headroom to others."""
@@ -103,11 +105,9 @@ class ClassShare(Flow):
         self.contending = False
         """It has work that could be picked; a class that had none joins anew in virtual time."""
 
-    def use(self, units: int, slots: int) -> tuple[int, int]:
-        """Change what is in use; by how many micro-units and slots it is now further below its floor."""
+    def measure_floor(self) -> tuple[int, int]:
+        """By how many micro-units and slots it is further below its floor than when last measured."""
         units_before, slots_before = self.unmet_units, self.unmet_slots
-        self.units_used += units
-        self.slots_used += slots
         below_units = self.floor_units - self.units_used
         below_slots = self.floor_slots - self.slots_used
         self.unmet_units = below_units if below_units > 0 else 0
@@ -233,6 +233,9 @@ class Pool:
         self.units_used += units
         self.slots_used += slots
         self.slots_free -= slots
-        more_units, more_slots = share.use(units, slots)
-        self._unmet_units += more_units
-        self._unmet_slots += more_slots
+        share.units_used += units
+        share.slots_used += slots
+        if share.has_floor:
+            more_units, more_slots = share.measure_floor()
+            self._unmet_units += more_units
+            self._unmet_slots += more_slots

@@ -75,7 +75,7 @@ class Ticket:
         self.estimated_output_tokens = estimated_output_tokens
         self.work = work
         """Micro-units charged at dispatch."""
-        self.width = min(work, service_class.widest)
+        self.width = work if work < service_class.widest else service_class.widest
         """Micro-units of the pool that it holds while it runs: its work, as far as that can be granted."""
         self.provider_tokens = provider_tokens
         """What the provider has charged, or will."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from math import ceil
+
+import msgspec
 
 from agentload.scheduler.config import EstimationConfig
 
@@ -49,8 +51,7 @@ class Request:
     """Names what it is a step of, among its tenant's. None: it stands for itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkEstimate:
+class WorkEstimate(msgspec.Struct, frozen=True):
     """What a request is expected to cost, dimension by dimension (the article's own fields)."""
 
     input_tokens: int
@@ -99,11 +100,11 @@ class WorkMeter:
         its own, and pays for itself, declared or not.
         """
         tools = request.tool_calls * self._per_call + request.tool_seconds * self._per_second
-        return max(1, round((input_tokens + output_tokens) * self._per_token + tools))
+        return round((input_tokens + output_tokens) * self._per_token + tools) or 1
 
     def tokens(self, tokens: int) -> int:
         """Micro-units of tokens alone, as measured, at least 1: what a call costs in the end."""
-        return max(1, round(tokens * self._per_token))
+        return round(tokens * self._per_token) or 1
 
 
 def provider_tokens(request: Request) -> int:
@@ -112,4 +113,5 @@ def provider_tokens(request: Request) -> int:
     Source: OpenAI's rate-limit guide ("the maximum of max_tokens and the estimated number of tokens based on
     the character count of your request").
     """
-    return max(request.max_output_tokens or 0, math.ceil(request.text_chars / 4))
+    by_characters, declared = ceil(request.text_chars / 4), request.max_output_tokens
+    return by_characters if declared is None or declared < by_characters else declared

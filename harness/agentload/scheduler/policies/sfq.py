@@ -95,7 +95,8 @@ class StartTimeFairQueue(FairQueue):
         Virtual time alone would not do: it is where the latest newcomer stands, so that an endless stream of
         new tenants would join before an old one for ever. The work clock moves on whoever comes.
         """
-        return max(self.v, self._clock - self.sleeper_credit / lane.weight)
+        by_clock = self._clock - self.sleeper_credit / lane.weight
+        return by_clock if by_clock > self.v else self.v
 
     def resumed(self, lane: TenantLane) -> None:
         """Go on where it was, but not too far behind."""
@@ -109,9 +110,11 @@ class StartTimeFairQueue(FairQueue):
     def ahead(self, ticket: Ticket) -> float:
         """All that waits; or its own lane's work and debt at the lane's part of the rate, if that is less."""
         lane = ticket.lane
-        debt = max(0.0, lane.tag - self.v) * lane.weight
-        own = lane.work - ticket.work + debt
-        return min(self.work - ticket.work, own / self.part(lane))
+        own: float = lane.work - ticket.work
+        if lane.tag > self.v:
+            own += (lane.tag - self.v) * lane.weight
+        all_that_waits, by_own_part = self.work - ticket.work, own / self.part(lane)
+        return by_own_part if by_own_part < all_that_waits else all_that_waits
 
     def part(self, lane: TenantLane) -> float:
         """Its weight among those that are active."""
@@ -132,7 +135,8 @@ class StartTimeFairQueue(FairQueue):
             self._list(lane)
         else:
             lane.entry = 0
-        self._forget_passed()
+        if self._idle and self._idle[0][0] <= self.v:
+            self._forget_passed()
 
     def charge(self, ticket: Ticket, work: int) -> None:
         """Charge the overrun at once, or refund what was not used; a lane that moved ahead is listed anew."""
@@ -145,9 +149,10 @@ class StartTimeFairQueue(FairQueue):
     def finished(self, ticket: Ticket, work: int) -> None:
         """The clock moves on by real work."""
         # The sum cannot be below one of its terms; rounding could make it so with weights far apart.
-        self._clock += work / max(self._active_weight, ticket.lane.weight)
-        if ticket.lane.idle:
-            self._deactivate(ticket.lane)
+        lane, weight = ticket.lane, self._active_weight
+        self._clock += work / (weight if weight > lane.weight else lane.weight)
+        if not lane.running and not lane.waiting:
+            self._deactivate(lane)
 
     def remove(self, ticket: Ticket) -> None:
         """Leave unserved; what never ran is never charged."""
