@@ -7,6 +7,7 @@ it returns, and call it again no later than `next_wakeup_ns`. Time must not run 
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 from typing import ClassVar
 
@@ -100,6 +101,8 @@ class Admission:
         """Says why a request waited or was refused, when asked."""
         self._timers = Timers()
         """By request id: when a waiting one must leave."""
+        self._quiet_until_ns: float = 0
+        """Neither an alarm nor a lease is due before then."""
         self._provider_ready_ns: int | None = None
         """When the provider's limits let the next one go, if that is what it waits for."""
         self._held_since_ns: int | None = None
@@ -251,13 +254,9 @@ class Admission:
 
     def next_wakeup_ns(self) -> int | None:
         """When something is due that no other call announces, as of the last poll (and later than it)."""
-        due_ns, ready_ns = self._timers.next_ns(), self._provider_ready_ns
+        due_ns, ready_ns = self._next_due_ns(), self._provider_ready_ns
         if ready_ns is not None and (due_ns is None or ready_ns < due_ns):
-            due_ns = ready_ns
-        for pool in self._dispatcher.pools:
-            lapse_ns = pool.leases.next_ns()
-            if lapse_ns is not None and (due_ns is None or lapse_ns < due_ns):
-                due_ns = lapse_ns
+            return ready_ns
         return due_ns
 
     def snapshot(self, now_ns: int, *, tenants: int = 100) -> Snapshot:
@@ -350,14 +349,14 @@ class Admission:
             self._withdraw(ticket)
             return self._refusals.for_now(now_ns, request, Reason.TENANT_QUEUE_FULL, cls, lane=ticket.lane)
         wait_ns = self._forecast.wait_ns(now_ns, ticket)
-        if self._deadlines.too_late(now_ns, request, cls, wait_ns) is not None:
+        if request.deadline_ns is not None and self._deadlines.too_late(now_ns, request, cls, wait_ns):
             self._withdraw(ticket)
             return Refused(request, Reason.DEADLINE_UNMEETABLE, None, wait_ns)
         reason = Reason.PREDICTED_WAIT if wait_ns > cls.max_wait_ns else self._make_room(now_ns, ticket)
         if reason is not None:
             self._withdraw(ticket)
             return self._refusals.for_now(now_ns, request, reason, cls, predicted_wait_ns=wait_ns)
-        self._timers.set(request.id, self._deadlines.leave_ns(now_ns, ticket))
+        self._set_alarm(now_ns, ticket)
         return None
 
     def _make_room(self, now_ns: int, newcomer: Ticket) -> Reason | None:
@@ -384,11 +383,24 @@ class Admission:
         self._advanced_ns = now_ns
 
     def _expire_due(self, now_ns: int) -> None:
+        if now_ns < self._quiet_until_ns:
+            return
         while (request_id := self._timers.pop_due(now_ns)) is not None:
             self._alarm(now_ns, self._tickets[request_id])
         for pool in self._dispatcher.pools:
             while (request_id := pool.leases.lapsed(now_ns)) is not None:
                 self._give_up(now_ns, self._tickets[request_id])
+        due_ns = self._next_due_ns()
+        self._quiet_until_ns = inf if due_ns is None else due_ns
+
+    def _next_due_ns(self) -> int | None:
+        """When the next alarm or lease is due."""
+        due_ns = self._timers.next_ns()
+        for pool in self._dispatcher.pools:
+            lapse_ns = pool.leases.next_ns()
+            if lapse_ns is not None and (due_ns is None or lapse_ns < due_ns):
+                due_ns = lapse_ns
+        return due_ns
 
     def _dispatch(self, now_ns: int) -> None:
         if self._routes.several:
@@ -397,10 +409,11 @@ class Admission:
         self._provider_ready_ns = None
         held_since_ns, self._held_since_ns = self._held_since_ns, None
         while (ticket := self._dispatcher.next(now_ns)) is not None:
-            late = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
-            if late is not None:
-                self._expire(ticket, late)
-                continue
+            if ticket.request.deadline_ns is not None:
+                late = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
+                if late is not None:
+                    self._expire(ticket, late)
+                    continue
             ready_ns = self._limits.ready_ns(ticket.provider_tokens)
             if ready_ns > now_ns:
                 self._provider_ready_ns = ready_ns
@@ -435,6 +448,8 @@ class Admission:
         self._counters.dispatched += 1
         self._timers.cancel(request.id)
         expires_ns = ticket.service_class.pool.leases.renew(request.id, now_ns)
+        if expires_ns < self._quiet_until_ns:
+            self._quiet_until_ns = expires_ns
         reservation = Reservation(
             self._counters.dispatched,
             request.id,
@@ -449,13 +464,20 @@ class Admission:
         )
         self._events.append(Dispatched(request, reservation, now_ns - ticket.queued_ns))
 
+    def _set_alarm(self, now_ns: int, ticket: Ticket) -> None:
+        """Look at the waiting ticket again when its time may be up."""
+        leave_ns = self._deadlines.leave_ns(now_ns, ticket)
+        self._timers.set(ticket.request.id, leave_ns)
+        if leave_ns < self._quiet_until_ns:
+            self._quiet_until_ns = leave_ns
+
     def _alarm(self, now_ns: int, ticket: Ticket) -> None:
         """A waiting ticket's time may be up; it is not when service has become faster since it was set."""
         reason = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
         if reason is None and now_ns - ticket.queued_ns >= ticket.service_class.max_wait_ns:
             reason = Reason.MAX_WAIT
         if reason is None:
-            self._timers.set(ticket.request.id, self._deadlines.leave_ns(now_ns, ticket))
+            self._set_alarm(now_ns, ticket)
         else:
             self._expire(ticket, reason)
 

@@ -31,6 +31,12 @@ class MovingMean:
         """Values seen, at most the window."""
         self.mean = 0.0
 
+    def copy(self) -> MovingMean:
+        """Another one that has seen the same."""
+        other = MovingMean(self._window)
+        other.count, other.mean = self.count, self.mean
+        return other
+
     def add(self, value: float) -> None:
         """Take one more value into account."""
         count = self.count
@@ -45,10 +51,10 @@ class ServiceTime:
     __slots__ = ("_seen_ns", "deviation", "moving", "usual")
 
     def __init__(self) -> None:
-        self.moving = MovingMean(SERVICE_WINDOW)
-        """Of all calls; those that were cut off would have taken longer."""
         self.usual = MovingMean(SERVICE_WINDOW)
-        """Of those that ended by themselves."""
+        """Of calls that ended by themselves."""
+        self.moving = self.usual
+        """Of all calls; those that were cut off would have taken longer. The same mean until one was."""
         self.deviation = MovingMean(SERVICE_WINDOW)
         """By how much one of these differs from the mean."""
         self._seen_ns = 0
@@ -58,12 +64,15 @@ class ServiceTime:
         if self.usual.count:
             self.deviation.add(abs(service_ns - self.usual.mean))
         self.usual.add(service_ns)
-        self.moving.add(service_ns)
+        if self.moving is not self.usual:
+            self.moving.add(service_ns)
         self._seen_ns = now_ns
 
     def cut_off(self, now_ns: int, service_ns: int) -> None:
         """A call was cut off after so long: it tells something if it should have ended by then."""
         if service_ns > (self.expected_ns(now_ns) or 0):
+            if self.moving is self.usual:
+                self.moving = self.usual.copy()
             self.moving.add(service_ns)
             self._seen_ns = now_ns
 

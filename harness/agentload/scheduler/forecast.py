@@ -35,12 +35,14 @@ class Forecast:
             wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.cap(ticket.lane.tenant) * service_ns)
         if self._routes.several:
             return max(round(wait_ns), ticket.route.wait_ns(now_ns, 0))
-        wait_ns += self.back_ns(now_ns, cls) - now_ns
-        return max(round(wait_ns), self._provider_wait_ns(now_ns, ticket, calls_ahead, part))
+        at_pool_ns = round(wait_ns + (self.back_ns(now_ns, cls) - now_ns))
+        at_provider_ns = self._provider_wait_ns(now_ns, ticket, calls_ahead, part)
+        return at_provider_ns if at_provider_ns > at_pool_ns else at_pool_ns
 
     def back_ns(self, now_ns: int, cls: ServiceClass) -> int:
         """From when the provider takes calls at the usual rate; now, unless it asked for a pause lately."""
-        return max(now_ns, self._limits.back_ns(cls.service.moving.mean or _GUESS_NS))
+        back_ns = self._limits.back_ns(cls.service.moving.mean or _GUESS_NS)
+        return back_ns if back_ns > now_ns else now_ns
 
     def interval_ns(self, cls: ServiceClass) -> int:
         """Time between two starts of the class's calls while it has work waiting."""
@@ -61,9 +63,10 @@ class Forecast:
         if not self._limits.limited:
             return 0
         cls = ticket.service_class
-        calls = calls_ahead / self._provider_part(cls, part)
+        calls = calls_ahead / (part if self._one_pool else self._provider_part(cls, part))
         tokens = calls * cls.tokens.mean + ticket.provider_tokens
-        return max(0, self._limits.drained_ns(calls + 1, tokens) - now_ns)
+        wait_ns = self._limits.drained_ns(calls + 1, tokens) - now_ns
+        return wait_ns if wait_ns > 0 else 0
 
     def _provider_part(self, cls: ServiceClass, part_of_pool: float) -> float:
         """At the provider the classes of all pools meet."""
@@ -74,7 +77,8 @@ def _pool_interval_ns(cls: ServiceClass, service_ns: float, part: float) -> floa
     """By slots or by units, whichever is scarcer, at the class's part of the pool."""
     if cls.share.limit is not None:
         part = min(part, cls.share.limit)
-    return service_ns / part * max(1 / cls.pool.slots, cls.work.mean / cls.pool.capacity)
+    by_slots, by_units = 1 / cls.pool.slots, cls.work.mean / cls.pool.capacity
+    return service_ns / part * (by_units if by_units > by_slots else by_slots)
 
 
 def _part(cls: ServiceClass, rivals: list[ServiceClass]) -> float:

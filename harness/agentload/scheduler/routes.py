@@ -21,16 +21,23 @@ class Fallback(NamedTuple):
 class Route:
     """One model's limits, and what waits for them."""
 
-    __slots__ = ("calls", "fallback", "limits", "name", "tokens")
+    __slots__ = ("calls", "fallback", "largest_call", "limits", "name", "tokens")
 
     def __init__(self, name: str, limits: ProviderLimits) -> None:
         """`name`: the model's; empty for all that have no limits of their own."""
         self.name = name
         self.limits = limits
         self.fallback: Fallback | None = None
+        self.largest_call = limits.largest_call
+        """Tokens of the largest call that is ever served."""
         self.calls = 0
         """Waiting."""
         self.tokens = 0
+
+    def fall_back(self, fallback: Fallback) -> None:
+        """Go there when its own limits are used up."""
+        self.fallback = fallback
+        self.largest_call = max(self.largest_call, fallback.limits.largest_call)
 
     def wait_ns(self, now_ns: int, tokens: int) -> int:
         """How long a call of so many tokens will wait behind those that wait already."""
@@ -47,12 +54,6 @@ class Route:
         own_ns = self.limits.paused_until_ns
         return own_ns if self.fallback is None else min(own_ns, self.fallback.limits.paused_until_ns)
 
-    @property
-    def largest_call(self) -> float:
-        """Tokens of the largest call that is ever served."""
-        own = self.limits.largest_call
-        return own if self.fallback is None else max(own, self.fallback.limits.largest_call)
-
 
 class Routes:
     """By model. Where no model has limits of its own there is one route for all."""
@@ -67,13 +68,12 @@ class Routes:
         for name, one in config.models.items():
             if one.fallback is not None:
                 limits = self.of(one.fallback).limits
-                self._by_model[name].fallback = Fallback(
-                    one.fallback, limits, round(one.fallback_after_s * 1e9)
-                )
+                after_ns = round(one.fallback_after_s * 1e9)
+                self._by_model[name].fall_back(Fallback(one.fallback, limits, after_ns))
 
     def of(self, model: str) -> Route:
         """What a request for that model goes by."""
-        return self._by_model.get(model, self.default)
+        return self._by_model.get(model, self.default) if self.several else self.default
 
     @property
     def all(self) -> dict[str, Route]:
