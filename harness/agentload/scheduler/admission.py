@@ -248,7 +248,8 @@ class Admission:
 
     def poll(self, now_ns: int) -> list[Event]:
         """Expires what is due, dispatches what may go, and returns all that happened since the last poll."""
-        self._advance(now_ns)
+        if self._advanced_ns != now_ns:
+            self._advance(now_ns)
         events, self._events = self._events, []
         return events
 
@@ -378,13 +379,12 @@ class Admission:
         """Do all that is due at this instant: expire, take back, dispatch."""
         if self._advanced_ns == now_ns:
             return
-        self._expire_due(now_ns)
+        if now_ns >= self._quiet_until_ns:
+            self._expire_due(now_ns)
         self._dispatch(now_ns)
         self._advanced_ns = now_ns
 
     def _expire_due(self, now_ns: int) -> None:
-        if now_ns < self._quiet_until_ns:
-            return
         while (request_id := self._timers.pop_due(now_ns)) is not None:
             self._alarm(now_ns, self._tickets[request_id])
         for pool in self._dispatcher.pools:

@@ -169,7 +169,8 @@ class Dispatcher:
         """Take everything for the ticket: its turn, a slot, its units, and the provider's tokens."""
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
         tenant = ticket.lane.tenant
-        self._stop_gathering(ticket)
+        if self._gathering:
+            self._stop_gathering(ticket)
         cls.queue.start(ticket)
         if self.routes.several:
             self.routes.left(ticket)
@@ -182,7 +183,8 @@ class Dispatcher:
         ticket.limits.window.in_flight += 1
         ticket.state = State.RUNNING
         ticket.started_ns = now_ns
-        if pool.take(share, tenant, ticket.width) >= pool.cap(tenant) and cls.capped:
+        in_flight = pool.take(share, tenant, ticket.width)
+        if cls.capped and in_flight >= pool.cap(tenant):
             for other in self._classes_of[pool.name]:
                 other.queue.block(tenant)
 
@@ -205,7 +207,8 @@ class Dispatcher:
         share.charge(work - ticket.charged, ticket.class_epoch, now_v)
         cls.queue.settle(ticket, work)
         # Just below the cap: a tenant's lanes are blocked while it is at its cap, and only then.
-        if pool.release(share, tenant, ticket.width) == pool.cap(tenant) - 1 and cls.capped:
+        in_flight = pool.release(share, tenant, ticket.width)
+        if cls.capped and in_flight == pool.cap(tenant) - 1:
             for other in self._classes_of[pool.name]:
                 other.queue.unblock(tenant)
                 other.nothing_within = -1

@@ -60,6 +60,9 @@ class FairQueue(ABC):
         """The lane's part of what the class is served, 0..1, while it has work waiting."""
         return 1.0
 
+    def activated(self, lane: TenantLane) -> None:  # noqa: B027
+        """The lane was idle, and its first ticket is about to come."""
+
     def joined(self, lane: TenantLane) -> None:  # noqa: B027
         """The lane has something to pick: its first ticket came."""
 
@@ -98,12 +101,16 @@ class FairQueue(ABC):
     def push(self, ticket: Ticket) -> None:
         """Wait at the end of the tenant's lane."""
         lane = ticket.lane
+        first = not lane.waiting
+        if first and not lane.running:
+            self.activated(lane)
         lane.add(ticket)
         self.waiting[ticket.request.id] = ticket
         self.work += ticket.work
         self.bytes += ticket.bytes
-        self._heaviest.grew(lane)
-        if len(lane.waiting) == 1 and not lane.blocked:
+        if self._heaviest.kept_for:
+            self._heaviest.grew(lane)
+        if first and not lane.blocked:
             self.joined(lane)
 
     def remove(self, ticket: Ticket) -> None:

@@ -184,18 +184,18 @@ class HeaviestLane:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, TenantLane]] = []
         self._seq = 0
-        self._kept_for = 0
+        self.kept_for = 0
         """Pushes for which the heap is still kept up."""
 
     def grew(self, lane: TenantLane) -> None:
         """The lane got one more waiting ticket."""
-        if self._kept_for:
-            self._kept_for -= 1
+        if self.kept_for:
+            self.kept_for -= 1
             self._add(lane)
 
     def top(self, waiting: Iterable[Ticket]) -> TenantLane | None:
         """The heaviest lane of those that have something `waiting`, or None; the first among equals."""
-        if not self._kept_for:
+        if not self.kept_for:
             self._build({ticket.lane.tenant: ticket.lane for ticket in waiting})
         heap = self._heap
         while heap:
@@ -212,7 +212,7 @@ class HeaviestLane:
         self._heap = []
         for lane in lanes.values():
             self._add(lane)
-        self._kept_for = 64 + 2 * len(lanes)
+        self.kept_for = 64 + 2 * len(lanes)
 
     def _add(self, lane: TenantLane) -> None:
         self._seq += 1

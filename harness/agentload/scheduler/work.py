@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 import msgspec
 
@@ -113,5 +112,5 @@ def provider_tokens(request: Request) -> int:
     Source: OpenAI's rate-limit guide ("the maximum of max_tokens and the estimated number of tokens based on
     the character count of your request").
     """
-    by_characters, declared = ceil(request.text_chars / 4), request.max_output_tokens
+    by_characters, declared = (request.text_chars + 3) // 4, request.max_output_tokens
     return by_characters if declared is None or declared < by_characters else declared

@@ -60,7 +60,8 @@ class StartTimeFairQueue(FairQueue):
             elif lane.tag != tag:
                 heapreplace(heap, (lane.tag, entry, lane))  # charged since it was listed
             else:
-                return next(iter(lane.waiting.values()))
+                for ticket in lane.waiting.values():
+                    return ticket
         return None
 
     def head_within(self, room: int) -> Ticket | None:
@@ -76,13 +77,10 @@ class StartTimeFairQueue(FairQueue):
             heappush(self._heap, item)
         return found
 
-    def push(self, ticket: Ticket) -> None:
-        """Wait; an idle lane becomes active first."""
-        lane = ticket.lane
-        if not lane.waiting and not lane.running:
-            self._active += 1
-            self._active_weight += lane.weight
-        super().push(ticket)
+    def activated(self, lane: TenantLane) -> None:
+        """It counts among those that share the rate."""
+        self._active += 1
+        self._active_weight += lane.weight
 
     def joined(self, lane: TenantLane) -> None:
         """Start no earlier than the present; a lane in debt starts later."""
