@@ -408,6 +408,7 @@ class Admission:
             return
         self._provider_ready_ns = None
         held_since_ns, self._held_since_ns = self._held_since_ns, None
+        window = self._limits.window
         while (ticket := self._dispatcher.next(now_ns)) is not None:
             if ticket.request.deadline_ns is not None:
                 late = self._deadlines.too_late(now_ns, ticket.request, ticket.service_class)
@@ -419,7 +420,6 @@ class Admission:
                 self._provider_ready_ns = ready_ns
                 self._held_since_ns = now_ns if held_since_ns is None else held_since_ns
                 return
-            window = self._limits.window
             if window.limit != UNLIMITED and window.full():
                 return
             self._start(now_ns, ticket)

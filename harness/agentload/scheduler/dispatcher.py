@@ -34,6 +34,7 @@ class Dispatcher:
         self.pools: list[Pool] = []
         self._order: list[ServiceClass] = []
         self._classes_of: dict[str, list[ServiceClass]] = {}
+        self._pools_with_classes: list[tuple[Pool, list[ServiceClass]]] = []
         self._gathering: dict[str, Ticket] = {}
         """By pool: the wide job that everybody else waits for."""
         self._strict = policy.strict_classes
@@ -50,6 +51,7 @@ class Dispatcher:
             self.pools.append(pool)
             self._order += classes
             self._classes_of[name] = classes
+            self._pools_with_classes.append((pool, classes))
         self.classes = {cls.name: cls for cls in self._order}
 
     # -- waiting
@@ -82,10 +84,10 @@ class Dispatcher:
             return self._first_in_order(now_ns)
         best: Ticket | None = None
         best_key = (False, 0.0)
-        for pool in self.pools:
+        for pool, classes in self._pools_with_classes:
             if not pool.slots_free:
                 continue
-            for cls in self._classes_of[pool.name]:
+            for cls in classes:
                 ticket = self._candidate(now_ns, cls)
                 if ticket is not None:
                     key = (pool.over_nominal(cls.share), cls.share.tag)

@@ -96,7 +96,9 @@ class Door:
             refused = self._not_now(now_ns, request, cls, tried)
             if refused is not None:
                 return refused
-        if self._routes.of(request.model).paused_until_ns > now_ns and self._outlasted(now_ns, request, cls):
+        route = self._routes.of(request.model)
+        paused = route.limits.paused_until_ns > now_ns and route.paused_until_ns > now_ns
+        if paused and self._outlasted(now_ns, request, cls):
             return self._refusals.for_now(now_ns, request, Reason.PROVIDER_UNAVAILABLE, cls)
         return None
 

@@ -104,8 +104,9 @@ class FairQueue(ABC):
         first = not lane.waiting
         if first and not lane.running:
             self.activated(lane)
-        lane.add(ticket)
-        self.waiting[ticket.request.id] = ticket
+        lane.waiting[ticket.request.id] = self.waiting[ticket.request.id] = ticket
+        lane.work += ticket.work
+        lane.bytes += ticket.bytes
         self.work += ticket.work
         self.bytes += ticket.bytes
         if self._heaviest.kept_for:
@@ -167,8 +168,10 @@ class FairQueue(ABC):
     # -- bookkeeping
 
     def _take_out(self, ticket: Ticket) -> None:
-        ticket.lane.drop(ticket)
-        del self.waiting[ticket.request.id]
+        lane, request_id = ticket.lane, ticket.request.id
+        del lane.waiting[request_id], self.waiting[request_id]
+        lane.work -= ticket.work
+        lane.bytes -= ticket.bytes
         self.work -= ticket.work
         self.bytes -= ticket.bytes
 

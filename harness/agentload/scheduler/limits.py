@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, inf
 
 from agentload.scheduler.config import UpstreamLimits
-from agentload.scheduler.congestion import CongestionWindow
+from agentload.scheduler.congestion import UNLIMITED, CongestionWindow
 
 NS = 1_000_000_000
 
@@ -92,6 +92,8 @@ class ProviderLimits:
     def back_ns(self, call_ns: float) -> int:
         """The instant from which it is as if every call could go at once, as far as pauses and the ramps
         after them are concerned; in the past when nothing is held up. `call_ns`: how long a call takes."""
+        if self.window.limit == UNLIMITED:
+            return self.paused_until_ns
         return self.paused_until_ns + self.window.lag_ns(call_ns)
 
     def take(self, now_ns: int, tokens: int) -> None:

@@ -129,6 +129,7 @@ class TenantLane(Flow):
         super().__init__(weight)
         self.tenant = tenant
         self.waiting: OrderedDict[int, Ticket] = OrderedDict()
+        """By request id, the oldest first; kept by the queue, with the sums of it."""
         self.work = 0
         """Micro-units waiting."""
         self.bytes = 0
@@ -159,18 +160,6 @@ class TenantLane(Flow):
     def load(self) -> float:
         """Requests waiting per weight: how far over its share of the queue the tenant is."""
         return len(self.waiting) / self.weight
-
-    def add(self, ticket: Ticket) -> None:
-        """Join at the end."""
-        self.waiting[ticket.request.id] = ticket
-        self.work += ticket.work
-        self.bytes += ticket.bytes
-
-    def drop(self, ticket: Ticket) -> None:
-        """Leave, from wherever in the line."""
-        del self.waiting[ticket.request.id]
-        self.work -= ticket.work
-        self.bytes -= ticket.bytes
 
 
 class HeaviestLane:
