@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from agentload.errors import UsageError
 from agentload.model import NS, Profile, Tenant
@@ -52,7 +52,7 @@ def profile_lines(name: str, seed: int | None, settings: tuple[str, ...]) -> Ite
     yield from ("  " + line for line in _table({t.name: _tenant(t) for t in profile.tenants}))
     yield from _fault_lines(profile)
     yield "checks"
-    yield from ("  " + line for line in _table({c.kind: _params(c.params) for c in profile.checks}))
+    yield from ("  " + line for line in _aligned([(c.kind, _params(c.params)) for c in profile.checks]))
 
 
 def marker_lines(texts: Iterable[str], run: Path | None = None) -> Iterator[str]:
@@ -140,7 +140,12 @@ def _clients(tenant: Tenant) -> str:
 
 
 def _params(params: dict[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in params.items())
+    return ", ".join(f"{name} {_value(value)}" for name, value in params.items())
+
+
+def _value(value: object) -> str:
+    """As the profile's author wrote it: `[modest, return]`."""
+    return f"[{', '.join(map(str, cast(list[object], value)))}]" if isinstance(value, list) else str(value)
 
 
 def _profiles() -> dict[str, str]:
@@ -211,5 +216,10 @@ def _first_line(thing: object) -> str:
 
 
 def _table(rows: dict[str, str]) -> Iterator[str]:
-    width = max((len(name) for name in rows), default=0)
-    return (f"{name:<{width}}  {text}".rstrip() for name, text in rows.items())
+    return _aligned(list(rows.items()))
+
+
+def _aligned(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """As `_table`, where a name may come twice: a profile may ask a check about several phases."""
+    width = max((len(name) for name, _ in rows), default=0)
+    return (f"{name:<{width}}  {text}".rstrip() for name, text in rows)

@@ -91,3 +91,12 @@ def test_a_profile_shows_slots_that_do_not_fit() -> None:
     assert not any(line.startswith("warning") for line in fitting)
     shown = list(catalogue.profile_lines("steady", None, ("provider.slots=8",)))
     assert any(line.startswith("warning") and "gateway.pools.shared.slots" in line for line in shown)
+
+
+def test_a_check_that_is_asked_twice_is_shown_twice() -> None:
+    shown = list(catalogue.profile_lines("priority-flood", None, ()))
+    asked = [line.split(None, 1)[1] for line in shown if line.strip().startswith("class-borrow")]
+    assert asked == [
+        "classes [batch], phase alone, least 0.5, most 0.6",
+        "classes [batch, standard], phase gone, least 0.65, most 0.8",
+    ]

@@ -102,6 +102,16 @@ def test_many_of_one_kind_are_one_row() -> None:
     assert not any("shot-1" in line or "more tenants" in line for line in out)
 
 
+def test_numbers_too_wide_for_the_line_stand_below_it() -> None:
+    unit = "% of the output unexpected"
+    verdict = Verdict(
+        check="estimate-drift", status=Status.PASSED, because="b", measured=12, bound=25, unit=unit, n=1544
+    )
+    out = printed(Result.of(report_run.run(), [verdict], Status.PASSED))
+    at = out.index("  ✓ estimate-drift  12 % of the output unexpected")
+    assert out[at + 1] == "    (bound 25 % of the output unexpected, n 1,544)"
+
+
 def test_faults_are_said() -> None:
     out = printed(Result.of(report_run.with_fault(), [], Status.PASSED))
     assert "  fault, on purpose: outage from 20 s to 24.5 s" in out
@@ -111,11 +121,12 @@ def test_faults_are_said() -> None:
 def test_refused_counts_requests_and_attempts_stand_beside_them() -> None:
     result = Result.of(report_run.run(), [], Status.PASSED)
     tenant = result.summary["tenants"]["quiet-1"]
-    tenant["rejected"], tenant["refused_attempts"] = 1, 5
+    tenant["rejected"], tenant["refused_attempts"] = 1_328, 5_312
     out = printed(result)
     assert any("(attempts)" in line for line in out)
+    assert any(line.split()[-3:] == ["answered", "(attempts)", "retries"] for line in out)
     row = next(line for line in out if line.startswith(" quiet-1"))
-    assert "1 (5)" in row
+    assert "1,328 (5,312)" in row
     assert max(len(line.rstrip()) for line in out) <= 80
 
 

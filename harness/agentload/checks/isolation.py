@@ -59,9 +59,9 @@ class Isolation(Check):
     def _conclude(self, comparison: Comparison, found: _Found, status: Status) -> Verdict:
         n, lost = len(comparison.noise), found.lost > self.max_lost
         because = (
-            f"with the noise the p95 of the wait of {found.victim} went from {seconds(found.before_ns)} to "
-            f"{seconds(found.after_ns)}, and {percent_of(found.unanswered, n)} of the requests of "
-            f"{listed(comparison.victims)} stayed unanswered"
+            f"in {self.noise!r} the p95 of the wait of {found.victim} was {seconds(found.after_ns)}, in "
+            f"{self.baseline!r} {seconds(found.before_ns)}; {percent_of(found.unanswered, n)} of the "
+            f"requests of {listed(comparison.victims)} stayed unanswered"
         )
         slowest = sorted(comparison.noise, key=lambda request: -request.latency_ns)
         return conclude(
@@ -117,7 +117,8 @@ class _Found(msgspec.Struct, frozen=True):
 
 def _found(run: Run, comparison: Comparison) -> _Found:
     waited = {(w.seq, w.attempt): w.length_ns for w in waits(run.records, run.ledger)}
-    pairs = [("all victims", (comparison.baseline, comparison.noise))]
+    everybody = "all victims" if len(comparison.victims) > 1 else listed(comparison.victims)
+    pairs = [(everybody, (comparison.baseline, comparison.noise))]
     pairs += [(victim, comparison.of(victim)) for victim in comparison.victims]
     found = [
         (victim, _p95_wait(before, waited), _p95_wait(after, waited))

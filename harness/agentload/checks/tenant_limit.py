@@ -76,7 +76,7 @@ class TenantLimit(Check):
             f"{least.tenant} was admitted {least.admitted:.0f} of the {least.due:.0f} {self.unit} that it "
             f"asked for and may have ({100 * least.share:.0f} %); nobody more than {most.peak:.0f} at once "
             f"beyond the rate (burst {self.burst:g})",
-            measured=100 * (1 - least.share),
+            measured=max(0.0, 100 * (1 - least.share)),
             bound=100 * (1 - self.min_admitted),
             unit="% withheld",
             n=n,

@@ -52,18 +52,23 @@ def _print_check(check: Mapping[str, Any], console: Console) -> None:
     line.append(f"{symbols[status]} ", style=f"bold {COLOURS[status]}")
     line.append(text.printable(check["check"]), style="bold")
     line.append("" if severity == "must" else f" ({severity})", style="dim")
-    line.append(_numbers(check))
-    console.print(line)
+    measured, around = _numbers(check)
+    line.append(measured)
+    if line.cell_len + len(around) <= console.width:
+        console.print(line.append(around))
+    else:
+        console.print(line)
+        console.print(_indented(around.strip(), 4, console))
     console.print(_indented(text.printable(check["because"]), 4, console), style="dim")
 
 
-def _numbers(check: Mapping[str, Any]) -> str:
-    """`  1.08 × (bound 2 ×, n 294)`; empty when nothing was measured."""
+def _numbers(check: Mapping[str, Any]) -> tuple[str, str]:
+    """`  1.08 ×` and ` (bound 2 ×, n 294)`; empty when nothing was measured."""
     numbers = text.verdict_numbers(check)
     if numbers is None:
-        return ""
+        return "", ""
     measured, around = numbers
-    return f"  {measured} ({around})" if around else f"  {measured}"
+    return f"  {measured}", f" ({around})" if around else ""
 
 
 def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
@@ -85,11 +90,12 @@ def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
 
 def tenants_table(summary: Mapping[str, Any], ascii_only: bool = False) -> Table:
     """One row per tenant, busiest first: its share of the work against its entitlement, latency, endings."""
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column("tenant", no_wrap=True, max_width=16, overflow="ellipsis")
-    table.add_column("share of work", no_wrap=True)
     shown = text.busiest(text.folded(summary), MOST_TENANTS)
     by_attempt = any(tenant["rejected"] != tenant["refused_attempts"] for _, tenant in shown)
+    # Refused attempts take a wide column: with one space between columns all fit into 80.
+    table = Table(box=None, padding=(0, 0, 0, 1) if by_attempt else (0, 1), header_style="dim")
+    table.add_column("tenant", no_wrap=True, max_width=16, overflow="ellipsis")
+    table.add_column("share of work", no_wrap=True)
     refused = "refused\n(attempts)" if by_attempt else "refused"
     for heading in ("p50", "p95", "p99", "answered", refused, "retries"):
         table.add_column(heading, justify="right", no_wrap=True)
