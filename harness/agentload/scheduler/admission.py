@@ -31,7 +31,7 @@ from agentload.scheduler.refusals import Refusals
 from agentload.scheduler.retry_after import RetryAdvice
 from agentload.scheduler.snapshot import Counters, Snapshot, take_snapshot
 from agentload.scheduler.tenant_limits import Quota
-from agentload.scheduler.tenants import State, TenantLane, Ticket
+from agentload.scheduler.tenants import RUNNING, WAITING, TenantLane, Ticket
 from agentload.scheduler.timers import Timers
 from agentload.scheduler.unlimited import without_admission
 from agentload.scheduler.wall_clock import EPOCH_NS, WallClock
@@ -137,7 +137,7 @@ class Admission:
         ticket = self._tickets.get(request_id)
         if ticket is None:
             return
-        if ticket.state is State.WAITING:
+        if ticket.state is WAITING:
             self._withdraw(ticket)
             self._book.unanswered(ticket.request, None)
         else:
@@ -312,7 +312,7 @@ class Admission:
         self._advanced_ns = None
         # The bounds are those of waiting: ask them only of a request that does not start at once.
         self._advance(now_ns)
-        return self._refused_to_wait(now_ns, ticket) if ticket.state is State.WAITING else None
+        return self._refused_to_wait(now_ns, ticket) if ticket.state is WAITING else None
 
     def _waits_again(self, now_ns: int, before: Ticket, stake: Stake | None) -> bool:
         """Once more into the queue, unless it cannot wait for what it needs. `stake`: what it still holds."""
@@ -326,7 +326,7 @@ class Admission:
         ticket.stake = stake if stake is not None or not self._counts else self._door.enter(now_ns, request)
         if self._enter(now_ns, ticket) is not None:
             return False
-        if ticket.state is State.WAITING:
+        if ticket.state is WAITING:
             cls.joined_again(ticket)
         return True
 
@@ -524,7 +524,7 @@ class Admission:
 
     def _running(self, request_id: int) -> Ticket | None:
         ticket = self._tickets.get(request_id)
-        return None if ticket is None or ticket.state is not State.RUNNING else ticket
+        return None if ticket is None or ticket.state is not RUNNING else ticket
 
     # -- time and tokens
 

@@ -10,7 +10,7 @@ from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.pool import Pool
 from agentload.scheduler.reasons import Reason
 from agentload.scheduler.retry_after import VirtualQueue
-from agentload.scheduler.tenants import State, TenantLane, Ticket
+from agentload.scheduler.tenants import WAITING, TenantLane, Ticket
 from agentload.scheduler.work import UNIT
 
 _RECENT = 100
@@ -72,14 +72,14 @@ class ServiceClass:
 
     def joined_again(self, ticket: Ticket) -> None:
         """The ticket, whose first call failed, waits for another one."""
-        self._again = [*(one for one in self._again if one.state is State.WAITING), ticket]
+        self._again = [*(one for one in self._again if one.state is WAITING), ticket]
 
     def oldest_ns(self) -> int | None:
         """When the oldest of those that wait came; None when nothing waits."""
         first = next(iter(self.queue.waiting.values()), None)
         if first is None:
             return None
-        again = [one.queued_ns for one in self._again if one.state is State.WAITING]
+        again = [one.queued_ns for one in self._again if one.state is WAITING]
         return min(first.queued_ns, *again) if again else first.queued_ns
 
     # -- bounds

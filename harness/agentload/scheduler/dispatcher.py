@@ -21,7 +21,7 @@ from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.fair_queue import FairQueue
 from agentload.scheduler.pool import Pool
 from agentload.scheduler.routes import Routes
-from agentload.scheduler.tenants import State, Ticket
+from agentload.scheduler.tenants import GONE, RUNNING, Ticket
 
 
 class Dispatcher:
@@ -69,7 +69,7 @@ class Dispatcher:
 
     def withdraw(self, ticket: Ticket) -> None:
         """The ticket leaves its queue unserved."""
-        ticket.state = State.GONE
+        ticket.state = GONE
         self._stop_gathering(ticket)
         ticket.service_class.queue.remove(ticket)
         if self.routes.several:
@@ -90,7 +90,8 @@ class Dispatcher:
             for cls in classes:
                 ticket = self._candidate(now_ns, cls)
                 if ticket is not None:
-                    key = (pool.over_nominal(cls.share), cls.share.tag)
+                    share = cls.share
+                    key = (pool.over_nominal(share), share.tag)
                     if best is None or key < best_key:
                         best, best_key = ticket, key
         return best
@@ -183,7 +184,7 @@ class Dispatcher:
         share.tag += ticket.work / share.weight
         ticket.limits.take(now_ns, ticket.provider_tokens)
         ticket.limits.window.in_flight += 1
-        ticket.state = State.RUNNING
+        ticket.state = RUNNING
         ticket.started_ns = now_ns
         in_flight = pool.take(share, tenant, ticket.width)
         if cls.capped and in_flight >= pool.cap(tenant):
@@ -202,7 +203,7 @@ class Dispatcher:
         """The running ticket ended and cost `work` micro-units: settle, and give back slot and units."""
         cls, share, pool = ticket.service_class, ticket.service_class.share, ticket.service_class.pool
         tenant = ticket.lane.tenant
-        ticket.state = State.GONE
+        ticket.state = GONE
         ticket.limits.window.in_flight -= 1
         # Where virtual time stands matters only to a refund of what was charged before a lift.
         now_v = self._class_v() if ticket.class_epoch != share.epoch else 0.0

@@ -87,11 +87,16 @@ class Door:
     def refused(self, now_ns: int, request: Request, cls: ServiceClass) -> Refused | None:
         """Why it may not come in, or None. Changes nothing but what it says of its own attempts."""
         tried = None if request.idempotency_key is None else self._book.recall(request)
-        reason = self._never(now_ns, request, cls, tried)
-        if reason is Reason.TOO_WIDE:
+        if tried is not None or request.attempt:
+            reason = self._used_up(request, tried)
+            if reason is not None:
+                return self._refusals.for_good(request, reason)
+        if self.too_wide(request, cls):
             return self.refused_as_too_wide(request, cls)
-        if reason is not None:
-            return self._refusals.for_good(request, reason)
+        if request.deadline_ns is not None:
+            reason = self._deadlines.too_late(now_ns, request, cls)
+            if reason is not None:
+                return self._refusals.for_good(request, reason)
         if self.counts or tried is not None or request.not_before_ns is not None:
             refused = self._not_now(now_ns, request, cls, tried)
             if refused is not None:
@@ -167,15 +172,13 @@ class Door:
         declared = request.max_output_tokens
         return self._default_output_tokens if declared is None else declared
 
-    def _never(self, now_ns: int, request: Request, cls: ServiceClass, tried: Tried | None) -> Reason | None:
-        """Why the same request will not be served later either."""
+    def _used_up(self, request: Request, tried: Tried | None) -> Reason | None:
+        """Why it may not be tried once more."""
         if tried is not None and tried.service_class != request.service_class:
             return Reason.IDENTITY_CHANGED
         if request.attempt and self._book.exhausted(request):
             return Reason.ATTEMPTS_EXHAUSTED
-        if self.too_wide(request, cls):
-            return Reason.TOO_WIDE
-        return None if request.deadline_ns is None else self._deadlines.too_late(now_ns, request, cls)
+        return None
 
     def _not_now(
         self, now_ns: int, request: Request, cls: ServiceClass, tried: Tried | None

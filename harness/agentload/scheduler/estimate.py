@@ -133,6 +133,7 @@ class Estimator:
 
     def __init__(self, config: EstimationConfig, max_keys: int) -> None:
         self._config = config
+        self._margin = config.safety_multiplier
         self._max_keys = max_keys
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         """The least recently served first."""
@@ -159,14 +160,14 @@ class Estimator:
         if experience is None or not experience.output_tokens.count:
             return self._of_a_new_kind(tenant.all_output_tokens.mean, declared)
         learnt = experience.output_tokens.mean
-        expected = learnt * self._config.safety_multiplier
+        expected = learnt * self._margin
         if declared is not None and declared < expected:
             expected = declared
         return math.ceil(expected if expected > learnt else learnt)
 
     def _of_a_new_kind(self, learnt: float, declared: int | None) -> int:
         if declared is None:
-            return math.ceil(learnt * self._config.safety_multiplier)
+            return math.ceil(learnt * self._margin)
         return max(declared, math.ceil(learnt))
 
     def service_ns(self, now_ns: int, request: Request) -> int | None:

@@ -35,7 +35,8 @@ class Forecast:
             wait_ns = max(wait_ns, len(ticket.lane.waiting) / cls.pool.cap(ticket.lane.tenant) * service_ns)
         if self._routes.several:
             return max(round(wait_ns), ticket.route.wait_ns(now_ns, 0))
-        at_pool_ns = round(wait_ns + (self.back_ns(now_ns, cls) - now_ns))
+        away_ns = self._limits.back_ns(service_ns or _GUESS_NS) - now_ns
+        at_pool_ns = round(wait_ns + away_ns if away_ns > 0 else wait_ns)
         at_provider_ns = self._provider_wait_ns(now_ns, ticket, calls_ahead, part)
         return at_provider_ns if at_provider_ns > at_pool_ns else at_pool_ns
 

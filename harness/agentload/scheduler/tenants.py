@@ -26,6 +26,10 @@ class State(IntEnum):
     GONE = 2
 
 
+WAITING, RUNNING, GONE = State
+"""By themselves: looking one up in its enumeration costs as much as a call."""
+
+
 class Ticket:
     """The scheduler's own notes on one request, from submission to its end."""
 
@@ -81,7 +85,7 @@ class Ticket:
         """What the provider has charged, or will."""
         self.bytes = request.body_bytes
         self.queued_ns = queued_ns
-        self.state = State.WAITING
+        self.state = WAITING
         self.epoch = 0
         """The lane's epoch when it was charged."""
         self.class_epoch = 0
