@@ -174,3 +174,13 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     store._db.execute("PRAGMA max_page_count = 1000000")
     assert store.commit([Insert(wide)]) == [APPLIED]
     store.close()
+
+
+@pytest.mark.parametrize("most", [2**64, 10**400])
+def test_a_job_that_cannot_be_written_is_an_error_and_stops_nothing(tmp_path: Path, most: int) -> None:
+    store = SqliteStore(tmp_path / "jobs.db")
+    with pytest.raises(StoreError):
+        store.commit([Insert(job(1)), Insert(job(2, max_total_tokens=most))])
+    assert store.load() == []
+    assert store.commit([Insert(job(3))]) == [APPLIED]
+    store.close()

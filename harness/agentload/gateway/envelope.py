@@ -11,6 +11,7 @@ import msgspec
 
 from agentload.gateway.failures import Failure
 from agentload.gateway.headers import IDEMPOTENCY_KEY, TO_PROVIDER, Headers, first, only
+from agentload.gateway.json_bounds import MAX_TOKENS, UNREADABLE, why_unreadable
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import NS, Outcome
 from agentload.scheduler.config import GatewayConfig, TenantConfig
@@ -83,7 +84,7 @@ class _Message(msgspec.Struct):
     tool_calls: msgspec.Raw = msgspec.Raw()
 
 
-_Count = Annotated[int, msgspec.Meta(ge=1)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
 
 
 class ChatBody(msgspec.Struct):
@@ -129,8 +130,9 @@ def read_body(body: bytes, max_bytes: int) -> ChatBody:
         return _BODY.decode(body)
     except msgspec.ValidationError as error:
         raise Rejected(400, "invalid_request", f"not a chat completion request: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Rejected(400, "invalid_json", f"the request body is not JSON: {error}") from None
+    except UNREADABLE as error:
+        message = f"the request body is not JSON: {why_unreadable(error)}"
+        raise Rejected(400, "invalid_json", message) from None
 
 
 def _call(chat: ChatBody, body: bytes, headers: Headers, ask_for_usage: bool) -> UpstreamCall:

@@ -13,6 +13,8 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from agentload.gateway.json_bounds import MAX_TOKENS, UNREADABLE
+
 MAX_EVENT_BYTES = 2**20
 """A longer event is passed on unread: memory is bounded, and no model produces one."""
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
@@ -91,7 +93,7 @@ def decode_answer(data: bytes) -> Completion | None:
     """A chat completion or one chunk of one; None when it is neither."""
     try:
         return _COMPLETION.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 
@@ -140,7 +142,13 @@ def _usage(answer: Completion) -> Usage | None:
     counted = answer.usage
     if counted is None or counted.completion_tokens is None:
         return None
-    return Usage(counted.prompt_tokens or 0, counted.completion_tokens)
+    usage = Usage(counted.prompt_tokens or 0, counted.completion_tokens)
+    return usage if _is_count(usage.input_tokens) and _is_count(usage.output_tokens) else None
+
+
+def _is_count(tokens: int) -> bool:
+    """Else the provider is wrong, and its answer is measured by its text."""
+    return 0 <= tokens <= MAX_TOKENS
 
 
 # --------------------------------------------------------------------------- streams

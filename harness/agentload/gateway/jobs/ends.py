@@ -8,6 +8,7 @@ from agentload.gateway.answers import retry_after_ns
 from agentload.gateway.headers import first
 from agentload.gateway.jobs.model import NS, StepEnd, Verdict
 from agentload.gateway.jobs.protocol import ToolAnswered
+from agentload.gateway.json_bounds import UNREADABLE
 from agentload.gateway.protocol import Record, Respond
 from agentload.model import Outcome
 
@@ -67,7 +68,7 @@ def _message(respond: Respond | None) -> str:
         return ""
     try:
         return _ERROR.decode(respond.body).error.message[:500]
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return ""
 
 
@@ -93,6 +94,6 @@ def kept(body: bytes, max_bytes: int) -> bytes:
         return msgspec.json.encode({"omitted": f"{len(body)} bytes, more than {max_bytes}"})
     try:
         msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return msgspec.json.encode(body.decode("utf-8", "replace"))
     return body

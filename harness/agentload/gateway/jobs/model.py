@@ -6,9 +6,11 @@ Times in a job are Unix times in nanoseconds (`*_at_ns`): they must mean the sam
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+
+from agentload.gateway.json_bounds import MAX_TOTAL_TOKENS
 
 NS = 1_000_000_000
 
@@ -200,7 +202,7 @@ class ToolBody(msgspec.Struct, forbid_unknown_fields=True):
 class StepBody(msgspec.Struct, forbid_unknown_fields=True):
     """A step as it comes over the wire."""
 
-    chat: dict[str, Any] | None = None
+    chat: dict[str, msgspec.Raw] | None = None
     tool: ToolBody | None = None
 
 
@@ -212,4 +214,4 @@ class JobBody(msgspec.Struct, forbid_unknown_fields=True):
     service_class: str | None = None
     deadline_ms: Annotated[float, msgspec.Meta(gt=0, le=86_400_000)] | None = None
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
-    max_total_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_total_tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOTAL_TOKENS)] | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from hashlib import sha256
-from typing import Any
 
 import msgspec
 
 from agentload.gateway.envelope import CHARS_PER_TOKEN, EnvelopeReader, Rejected, read_body
 from agentload.gateway.headers import IDEMPOTENCY_KEY, Headers, first
 from agentload.gateway.jobs.model import ChatCall, JobBody, JobSpec, Step, StepBody, ToolCall
+from agentload.gateway.json_bounds import UNREADABLE, why_unreadable
 from agentload.scheduler.jobs_config import JobsSettings
 
 MAX_KEY = 255
@@ -38,7 +38,7 @@ class JobReader:
         """The body of a chat call, as a job of one step. Raises Rejected."""
         self._check_size(body)
         read_body(body, self._max_body_bytes)
-        asked = JobBody(steps=[StepBody(chat=msgspec.json.decode(body, type=dict[str, Any]))])
+        asked = JobBody(steps=[StepBody(chat=msgspec.json.decode(body, type=dict[str, msgspec.Raw]))])
         return self._spec(headers, asked, body, workflow="chat")
 
     def _check_size(self, body: bytes) -> None:
@@ -51,8 +51,9 @@ class JobReader:
             return _BODY.decode(body)
         except msgspec.ValidationError as error:
             raise Rejected(400, "invalid_request", f"not a job: {error}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Rejected(400, "invalid_json", f"the request body is not JSON: {error}") from None
+        except UNREADABLE as error:
+            message = f"the request body is not JSON: {why_unreadable(error)}"
+            raise Rejected(400, "invalid_json", message) from None
 
     def _spec(self, headers: Headers, asked: JobBody, body: bytes, workflow: str = "job") -> JobSpec:
         settings = self._settings
@@ -93,7 +94,7 @@ class JobReader:
             )
         )
 
-    def _chat(self, index: int, asked: dict[str, Any]) -> ChatCall:
+    def _chat(self, index: int, asked: dict[str, msgspec.Raw]) -> ChatCall:
         plain = {name: value for name, value in asked.items() if name not in ("stream", "stream_options")}
         body = msgspec.json.encode(plain)
         try:

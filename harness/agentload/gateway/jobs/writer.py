@@ -76,6 +76,9 @@ class StoreWriter:
                 LOG.error("jobs cannot be saved: %s", error)
             self._failing = True
             return [StoreFailed(batch.batch, str(error)) for batch in group]
+        except Exception as error:  # dead, this thread would leave everybody waiting for ever
+            LOG.exception("jobs cannot be saved: unforeseen")
+            return [StoreFailed(batch.batch, type(error).__name__) for batch in group]
         if self._failing:
             LOG.warning("jobs can be saved again")
         self._failing = False

@@ -70,7 +70,7 @@ class SqliteStore:
         try:
             rows = self._db.execute("SELECT job, leased_until_ns FROM jobs ORDER BY number").fetchall()
             return [self._job(blob, until_ns) for blob, until_ns in rows]
-        except (sqlite3.Error, msgspec.DecodeError) as error:
+        except (sqlite3.Error, msgspec.DecodeError, ValueError) as error:
             raise StoreError(f"{self.path}: {error}") from None
 
     def commit(self, changes: Sequence[Change]) -> list[Outcome]:
@@ -84,8 +84,8 @@ class SqliteStore:
                 raise StoreError("another gateway has taken over")
             outcomes = [self._make(change) for change in changes]
             self._db.execute("COMMIT")
-        except (sqlite3.Error, StoreError) as error:
-            self._roll_back()
+        except (sqlite3.Error, StoreError, OverflowError, ValueError) as error:
+            self._roll_back()  # the last two: a job that cannot be written, as one with too large a number
             raise StoreError(f"{self.path}: {error}") from None
         return outcomes
 
