@@ -13,7 +13,7 @@ import struct
 import time
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from fake_provider.bounded_http import BoundedProtocol
 
 PEER = "fake_provider.peer"
 """Where the ASGI scope holds the Peer."""
@@ -86,7 +86,7 @@ class Peer:
             self._transport.abort()
 
 
-class LendingProtocol(HttpToolsProtocol):
+class LendingProtocol(BoundedProtocol):
     """uvicorn's HTTP/1.1, lending its connection to the application."""
 
     peer: Peer

@@ -33,6 +33,7 @@ from agentload.gateway.protocol import Drain, Stop
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.upstream import Upstream
 from agentload.scheduler.config import GatewayConfig
+from fake_provider.bounded_http import BoundedProtocol
 
 LOG = logging.getLogger("agentload.gateway")
 BACKLOG = 4_096
@@ -80,6 +81,7 @@ def serve(
         server = GatewayServer(
             uvicorn.Config(
                 app,
+                http=BoundedProtocol,
                 log_config=None,
                 access_log=False,
                 backlog=BACKLOG,
