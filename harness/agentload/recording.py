@@ -86,7 +86,8 @@ class Recording:
         if (status < 300 or status >= 500) and stage.calls_seen() == 0:
             raise UnreachableError(
                 f"the target gateway at {request.url}: answered {status}, but our provider at "
-                f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?"
+                f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?",
+                "--provider-port N says where ours listens; --provider URL names one that runs already",
             )
         stage.begin_run()
 

@@ -24,8 +24,9 @@ PLUGINS_VARIABLE = "AGENTLOAD_PLUGINS"
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
-    """ " (did you mean 'x'?)", or the known words when nothing is close, or "" when there are none."""
+    """ " (did you mean 'x'?)", x close or with this part; else the known words, or "" when there are none."""
     close = get_close_matches(word, known, 1)
+    close += [name for name in known if word in name.split("-")]
     if close:
         return f" (did you mean '{close[0]}'?)"
     return f" (known: {', '.join(known)})" if known else ""

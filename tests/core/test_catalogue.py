@@ -9,7 +9,7 @@ import pytest
 
 from agentload import catalogue, plan, profile, rundir
 from agentload.errors import UsageError
-from agentload.registry import PLUGINS_VARIABLE
+from agentload.registry import PLUGINS_VARIABLE, did_you_mean
 from agentload.rundir import RunDir
 from fake_provider.marker import Marker, encode
 
@@ -100,3 +100,9 @@ def test_a_check_that_is_asked_twice_is_shown_twice() -> None:
         "classes [batch], phase alone, least 0.5, most 0.6",
         "classes [batch, standard], phase gone, least 0.65, most 0.8",
     ]
+
+
+def test_a_part_of_a_name_is_enough_for_a_suggestion() -> None:
+    known = ["bounded-queue", "class-floor", "eta-honest"]
+    assert did_you_mean("eta", known) == " (did you mean 'eta-honest'?)"
+    assert did_you_mean("zzz", known) == " (known: bounded-queue, class-floor, eta-honest)"

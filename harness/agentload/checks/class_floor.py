@@ -107,6 +107,11 @@ class ClassFloor(Check):
             because = (
                 f"class '{self.service_class}' had work waiting for {seconds(found.waited_ns)}; of its floor "
                 f"of {floor} slots {100 * found.missing:.1f} % were missing meanwhile"
+                + "".join(
+                    f"; in '{p.name}' the p95 of its wait was {seconds(p.p95_wait_ns)}"
+                    for p in found.phases
+                    if p.judged
+                )
             )
         return conclude(
             self,

@@ -13,9 +13,18 @@ from agentload.evidence.hidden_queue import waits
 from agentload.evidence.history import LogicalRequest
 from agentload.evidence.statistics import enough, percentile
 from agentload.evidence.synthetic import RunBuilder, profile
-from agentload.evidence.verdicts import conclude, evidence_of, finite, listed, percent_of, seconds, undecided
+from agentload.evidence.verdicts import (
+    conclude,
+    evidence_of,
+    finite,
+    listed,
+    milliseconds,
+    percent_of,
+    seconds,
+    undecided,
+)
 from agentload.evidence.victims import Comparison, compare, invalid, unsaturated
-from agentload.model import Run, Status, Verdict
+from agentload.model import Evidence, Run, Status, Verdict
 
 MS = 1_000_000
 
@@ -63,7 +72,6 @@ class Isolation(Check):
             f"{self.baseline!r} {seconds(found.before_ns)}; {percent_of(found.unanswered, n)} of the "
             f"requests of {listed(comparison.victims)} stayed unanswered"
         )
-        slowest = sorted(comparison.noise, key=lambda request: -request.latency_ns)
         return conclude(
             self,
             status,
@@ -72,7 +80,7 @@ class Isolation(Check):
             bound=100 * self.max_lost if lost else self.max_extra_ms,
             unit="%" if lost else "ms",
             n=n,
-            evidence=[evidence_of(r.last, f"{r.tenant}: {r.last.outcome}") for r in slowest],
+            evidence=[_seen(request, ns) for request, ns in found.worst],
             details=found.details(),
         )
 
@@ -101,6 +109,8 @@ class _Found(msgspec.Struct, frozen=True):
     unanswered: int
     lost: float
     """Share of all victims' requests that the noise cost their answer, 0..1."""
+    worst: list[tuple[LogicalRequest, int]]
+    """Beside the noise: those that were not answered, then those that waited longest, and how long (ns)."""
 
     @property
     def extra_ns(self) -> float:
@@ -134,12 +144,26 @@ def _found(run: Run, comparison: Comparison) -> _Found:
         after_ns,
         lost,
         lost / len(comparison.noise) - lost_before / len(comparison.baseline),
+        sorted(
+            ((request, _wait_ns(request, waited)) for request in comparison.noise),
+            key=lambda one: (one[0].answered, -one[1]),
+        ),
     )
 
 
 def _p95_wait(requests: Sequence[LogicalRequest], waited: Mapping[tuple[int, int], int]) -> float:
     """Of first attempts; one that was refused at once did not wait, but is lost."""
-    return percentile([waited.get((r.seq, r.first.attempt), 0) for r in requests], 95)
+    return percentile([_wait_ns(request, waited) for request in requests], 95)
+
+
+def _wait_ns(request: LogicalRequest, waited: Mapping[tuple[int, int], int]) -> int:
+    return waited.get((request.seq, request.first.attempt), 0)
+
+
+def _seen(request: LogicalRequest, wait_ns: int) -> Evidence:
+    return evidence_of(
+        request.last, f"{request.tenant}: waited {milliseconds(wait_ns)}, {request.last.outcome}"
+    )
 
 
 def _run(*, noise_wait_ms: float, requests: int = 90) -> Run:

@@ -69,7 +69,13 @@ class Stage:
         config = self._write("provider.json", self.profile.provider.model_dump_json(indent=2))
         arguments = ["-m", "fake_provider", "--port", str(port), "--config", str(config)]
         arguments += ["--ledger", str(self._raw_ledger)]
-        self.provider_url = self._start("provider", arguments)
+        try:
+            self.provider_url = self._start("provider", arguments)
+        except UnreachableError as error:
+            if "is in use" not in str(error):
+                raise
+            instead = f"if that is ours already: --provider http://127.0.0.1:{port} (target file: `running:`)"
+            raise UnreachableError(*error.lines, instead) from None
         self.begin_run()
 
     def use_provider(self, url: str) -> None:
