@@ -80,6 +80,15 @@ def test_a_jobs_budget_is_bounded(tokens: int) -> None:
     assert rejected.value.failure.status == 400
 
 
+@pytest.mark.parametrize(
+    "name", [".", "..", "../x", "a/b", "t\n", "t?x=1", "%2e%2e", "http://x/", "\u00e9", ""]
+)
+def test_a_tools_name_leads_nowhere_else(name: str) -> None:
+    with pytest.raises(Rejected) as rejected:
+        jobs().job((), json.dumps({"steps": [{"tool": {"name": name}}]}).encode())
+    assert rejected.value.failure.status == 400
+
+
 @pytest.mark.parametrize("count", [-1, MAX_TOKENS + 1, 10**30])
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
 def test_a_provider_that_counts_what_cannot_be_is_not_believed(name: str, count: int) -> None:

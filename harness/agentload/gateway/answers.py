@@ -20,6 +20,8 @@ from agentload.gateway.headers import TO_CLIENT, Headers, first, only
 from agentload.model import NS
 
 _ACCOUNT = re.compile(rb"\b(?:org|proj|user|acct)[-_][A-Za-z0-9]{6,}|\bsk-[A-Za-z0-9_*-]{6,}")
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+"""What no field's value may hold (RFC 9110, 5.5): a provider that sends it is not passed on."""
 _NO_STORE = (b"cache-control", b"no-store")
 
 
@@ -131,7 +133,7 @@ def _passed_headers(
     upstream: Headers, queue_ns: int | None, upstream_ns: int | None, wait_cause: str
 ) -> Headers:
     return (
-        *only(upstream, TO_CLIENT),
+        *(field for field in only(upstream, TO_CLIENT) if not _CONTROL.search(field[1])),
         _NO_STORE,
         (b"x-admission-reason", b"admitted"),
         *server_timing(queue_ns, upstream_ns, wait_cause),

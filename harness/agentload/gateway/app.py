@@ -217,5 +217,6 @@ def build_app(
         lifespan=lifespan,
         exception_handlers={404: _no_such_address, 405: _no_such_address},
     )
+    app.router.redirect_slashes = False  # an address with a slash too many is a 404 in JSON, too
     app.state.driver = driver
     return app

@@ -184,7 +184,8 @@ class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 # --------------------------------------------------------------------------- the wire
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.-]+$")]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z")]
+"""Of a tool. It becomes the last part of an address: `..` would lead out of it."""
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 _Above0 = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
