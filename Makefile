@@ -28,7 +28,7 @@ live: $(STAMP)  ## the tests that start real processes, the minutes-long ones in
 bench: $(STAMP)  ## costs side by side in one run; prints ratios, judges nothing
 	$(BIN)/python -m bench
 
-selftest: $(STAMP)  ## who judges the judge? every mutant, twin and seed: a quarter of an hour on two cores
+selftest: $(STAMP)  ## who judges the judge? every mutant, twin and seed: half an hour on two cores
 	$(BIN)/agentload selftest
 
 golden: $(STAMP)  ## after a change that is meant to change verdicts: the kill matrix that a test compares

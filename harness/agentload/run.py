@@ -42,8 +42,8 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
     folder.write_manifest(manifest)
     recording = Recording(options, prepared, folder, manifest, console)
     with interruptible(recording.interrupt):
+        console.print(f"{prepared.profile.name}: {text.printable(prepared.profile.about)}")
         console.print(
-            f"{prepared.profile.name}: {text.printable(prepared.profile.about)}\n"
             f"plan {prepared.plan.fingerprint[:12]}, seed {prepared.plan.seed}, "
             f"{prepared.profile.duration_ns / NS:g} s, into {folder.path}",
             soft_wrap=True,

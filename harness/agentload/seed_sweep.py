@@ -65,7 +65,8 @@ def run(options: Options, chosen: Profile, first_seed: int, console: Console) ->
     sweep = Sweep(chosen, seeds, options.mutant)
     with interruptible(sweep.stop), JsonLines(folder / "seeds.jsonl") as lines:
         where = f"seeds {seeds[0]} to {seeds[-1]}, into {folder}"
-        console.print(f"{chosen.name}: {chosen.about}\n{where}", soft_wrap=True)
+        console.print(f"{chosen.name}: {text.printable(chosen.about)}")
+        console.print(where, soft_wrap=True)
         for result in sweep.results():
             results.append(result)
             lines.append(result)

@@ -106,8 +106,8 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
     made = circumstances(options.command, bundled(options.mutant))
     manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **made)
     with interruptible(recording.stop):
+        console.print(f"{chosen.name}: {text.printable(chosen.about)}")
         console.print(
-            f"{chosen.name}: {text.printable(chosen.about)}\n"
             f"plan {drawn.fingerprint[:12]}, seed {drawn.seed}, "
             f"{chosen.duration_ns / NS:g} s of virtual time, into {folder.path}",
             soft_wrap=True,

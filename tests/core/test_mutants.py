@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from agentload import checks, mutants, simulate
+from agentload import profile as profiles
 from agentload.drivers.simulated.parts import Parts
 from agentload.errors import UsageError
 from agentload.model import Profile
 from agentload.mutants import Mutant
+from agentload.selftest.cases import Scene, scene_of
 
 ALL = {name: mutants.SEAM.get(name) for name in mutants.SEAM.names()}
 MUTANTS = {name: one for name, one in ALL.items() if not one.cosmetic}
@@ -54,6 +56,12 @@ def test_a_mutant_is_one_small_file(name: str) -> None:
     path = Path(inspect.getfile(ALL[name]))
     assert path.stem.replace("_", "-") == name
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 90
+
+
+def test_loads_of_one_name_are_one_load() -> None:
+    """Runs are told apart by the load's name: what a mutant brings along is not named like another one."""
+    loads = [scene_of(one) for one in MUTANTS.values()] + [Scene(name, name) for name in profiles.names()]
+    assert len({load.name for load in loads}) == len(set(loads))
 
 
 def test_every_failure_that_was_asked_for_has_its_mutant() -> None:

@@ -76,7 +76,7 @@ def run(options: Options) -> int:
     seeds = range(first_seed, first_seed + options.seeds)
     console = screen.console()
     terminal.never_fail_on_letters(console)
-    console.print(f"{chosen.name}: {text.printable(chosen.about)}", soft_wrap=True)
+    console.print(f"{chosen.name}: {text.printable(chosen.about)}")
     results = _play(console, Comparison(chosen, policies, seeds))
     if folder is not None:
         write_file(folder / "policies.json", as_json(chosen, seeds, results))

@@ -171,7 +171,7 @@ checks:
 
 DEADLINES = f"""\
 # Three times more than fits, and nobody waits for longer than a second and a half.
-name: deadlines
+name: expiring
 about: Deadlines of 0.5 and 1.5 s at three times the capacity.
 phases:
   - {{name: warm-up, seconds: 2, record: false}}
