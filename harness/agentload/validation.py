@@ -50,7 +50,8 @@ def validate(document: Document, path: Path, model: type[M], value: Any) -> M | 
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            _note(document, path, model, detail)
+            if not document.is_hopeless:
+                _note(document, path, model, detail)
         return None
 
 

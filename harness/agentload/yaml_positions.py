@@ -27,6 +27,12 @@ _MAX_BYTES = 1_000_000
 _MAX_DEPTH = 32
 _MAX_NODES = 200_000
 _MAX_NUMBER = 10**15
+_MAX_TEXT = 4 * _MAX_BYTES
+"""Characters in all keys and values: an alias says a long text again in two bytes."""
+MAX_PROBLEMS = 1_000
+"""More are not told: they are one mistake, or no profile."""
+_MAX_MESSAGE = 1_000
+_MAX_WHERE = 200
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _INTEGER = re.compile(r"[-+]?[0-9][0-9_]*")
 _PREFIXED = re.compile(r"[-+]?0(x[0-9a-fA-F]+|o[0-7]+)")
@@ -58,8 +64,8 @@ class Problem(NamedTuple):
 
     def line(self, file: str) -> str:
         """The problem as users read it: `file.yaml:14:9: tenants[1].weight: must be > 0, got -2`."""
-        where = f"{dotted(self.path)}: " if self.path else ""
-        return f"{self.place.label(file)}: {where}{self.message}"
+        where = f"{_cut(dotted(self.path), _MAX_WHERE)}: " if self.path else ""
+        return f"{self.place.label(file)}: {where}{_cut(self.message, _MAX_MESSAGE)}"
 
 
 @dataclass
@@ -97,11 +103,19 @@ class Document:
         place = self.keys.get(path) if at_key else None
         self.problems.append(Problem(place or self.place(path), path, message))
 
+    @property
+    def is_hopeless(self) -> bool:
+        """So many problems have been found that no more need to be looked for."""
+        return len(self.problems) >= MAX_PROBLEMS
+
     def raise_problems(self) -> None:
-        """Raise ProfileError with one line per problem, in file order; nothing when there are none."""
+        """Raise ProfileError with one line per problem (the first 1,000), in file order, if any."""
         if self.problems:
             ordered = sorted(dict.fromkeys(self.problems), key=_in_file_order)
-            raise ProfileError(*(problem.line(self.file) for problem in ordered))
+            lines = [problem.line(self.file) for problem in ordered[:MAX_PROBLEMS]]
+            if self.is_hopeless:
+                lines.append(f"{self.file}: there may be more: only {MAX_PROBLEMS} problems are told")
+            raise ProfileError(*lines)
 
     def set(self, option: str, keys: Sequence[str], value: Any) -> None:
         """Put a value at a dotted path; list elements are named by their `name`, only key, or index."""
@@ -141,7 +155,7 @@ class Document:
         names = [_name_of(element) for element in parent]
         if key in names:
             return names.index(key)
-        if key.isdecimal() and int(key) < len(parent):
+        if key.isdecimal() and len(key) < 10 and int(key) < len(parent):
             return int(key)
         known = [name for name in names if name]
         self.problems.append(Problem(place, path, f"nothing named '{key}'{did_you_mean(key, known)}"))
@@ -189,10 +203,13 @@ def compose(text: str, file: str) -> Document:
     try:
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        raise ProfileError(f"{file}:{_mark(error)}: YAML syntax: {error.problem or error.context}") from None
+        problem = _cut(str(error.problem or error.context), _MAX_MESSAGE)
+        raise ProfileError(f"{file}:{_mark(error)}: YAML syntax: {problem}") from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or str(error).splitlines()[0]
-        raise ProfileError(f"{file}: not YAML: {reason}") from None
+        raise ProfileError(f"{file}: not YAML: {_cut(str(reason), _MAX_MESSAGE)}") from None
+    except UnicodeError:
+        raise ProfileError(f"{file}: not YAML: holds (or spells out in a tag) what is no character") from None
     except RecursionError:
         raise ProfileError(f"{file}: nested deeper than {_MAX_DEPTH} levels") from None
     document = Document(file)
@@ -213,8 +230,19 @@ def scalar(text: str) -> Any:
 
 
 def on_one_line(text: str) -> str:
-    """What a user wrote, for a message: as it is, unless it would break the line."""
+    """What a user wrote, for a message: as it is, unless it would break the line or have no end."""
+    text = text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
     return text if text.isprintable() else repr(text)
+
+
+def _cut(text: str, length: int) -> str:
+    """A text that came out of a file, for a message: on one line, and not without end."""
+    text = text if len(text) <= length else f"{text[:length]}…"
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
 def shown(value: object) -> str:
@@ -245,27 +273,39 @@ class _Builder:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._nodes = 0
+        self._characters = 0
 
     def build(self, node: yaml.Node, path: Path) -> Any:
         """The node's value; its place is noted under `path`."""
         self._document.places[path] = _start(node)
-        self._nodes += 1
-        if len(path) > _MAX_DEPTH or self._nodes > _MAX_NODES:
-            # Also where an alias that contains itself, or a bomb of aliases, ends.
-            raise ProfileError(
-                f"{self._document.file}:{node.start_mark.line + 1}: nested deeper than {_MAX_DEPTH} levels, "
-                f"or more than {_MAX_NODES} values"
-            )
+        self._count(node)
+        if len(path) > _MAX_DEPTH:  # also where an alias that contains itself ends
+            raise self._too_much(node)
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
             return [self.build(child, (*path, index)) for index, child in enumerate(node.value)]
         return self._scalar(node, path)
 
+    def _count(self, node: yaml.Node) -> None:
+        """Count a key or value each time it is looked at: here a bomb of aliases ends, also a merged one."""
+        self._nodes += 1
+        if isinstance(node, yaml.ScalarNode):
+            self._characters += len(node.value)
+        if self._nodes > _MAX_NODES or self._characters > _MAX_TEXT:
+            raise self._too_much(node)
+
+    def _too_much(self, node: yaml.Node) -> ProfileError:
+        return ProfileError(
+            f"{self._document.file}:{node.start_mark.line + 1}: nested deeper than {_MAX_DEPTH} levels, "
+            f"or more than {_MAX_NODES} values or {_MAX_TEXT} characters (aliases count each time)"
+        )
+
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         built: dict[str, Any] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:
+            self._count(key)
             if key.tag == "tag:yaml.org,2002:merge":
                 merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
             elif not isinstance(key, yaml.ScalarNode):
@@ -285,14 +325,16 @@ class _Builder:
         if not isinstance(node, yaml.MappingNode):
             self._complain(_start(node), path, "<< must be followed by a mapping")
             return
+        self._count(node)
         for key, value in node.value:
+            self._count(key)
             if isinstance(key, yaml.ScalarNode) and key.value not in built:
                 self._document.keys[(*path, key.value)] = _start(key)
                 built[key.value] = self.build(value, (*path, key.value))
 
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
         if not isinstance(node, yaml.ScalarNode) or node.tag not in _CORE_TAGS | _IMPLICIT_TAGS:
-            self._unreadable(node, path, f"the tag {node.tag} is not supported")
+            self._unreadable(node, path, f"the tag {node.tag[:60]} is not supported")
             return None
         text: str = node.value
         if _NO_TEXT.search(text):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from agentload.client.wire import Ending, ReplyReader
@@ -68,3 +70,75 @@ def test_an_error_code_that_is_a_tree_is_no_name() -> None:
     reader.head(500, [], 0.0)
     reader.feed(b'{"error": {"code": ' + b"[" * 300 + b"]" * 300 + b', "type": "overload"}}', 1)
     assert reader.result(Ending.COMPLETE, 0).reason == "overload"
+
+
+@pytest.mark.parametrize("usage", ["-1", "1000000000000", "123456789012345678901234567890"])
+def test_a_count_that_cannot_be_is_not_recorded(usage: str) -> None:
+    reader = ReplyReader(False, 1)
+    reader.head(200, [], 0.0)
+    counts = f'{{"prompt_tokens": 5, "completion_tokens": {usage}}}'
+    reader.feed(f'{{"choices": [{{"message": {{"content": "one two"}}}}], "usage": {counts}}}'.encode(), 1)
+    result = reader.result(Ending.COMPLETE, 0)
+    assert (result.outcome, result.input_tokens, result.output_tokens) == (Outcome.ANSWERED, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"retry-after-ms", b"nan"),
+        (b"retry-after-ms", b"1e400"),
+        (b"retry-after", b"1 Jan 2000 1:1:1 +" + b"9" * 20),
+    ],
+    ids=["nan", "inf", "zone"],
+)
+def test_a_time_without_a_size_makes_no_client_wait_or_fail(name: bytes, value: bytes) -> None:
+    reader = ReplyReader(False, 1)
+    reader.head(429, [(name, value)], 1.7e9)
+    result = reader.result(Ending.COMPLETE, 0)
+    assert result.retry_after_ms in (None, 1e15)
+    assert result.retry_after_hint_s in (None, -1e15)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}trailing garbage",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    ],
+    ids=["garbage", "second answer"],
+)
+def test_what_comes_after_an_answer_ends_its_connection(data: bytes) -> None:
+    answer = Answer()
+    answer.feed(data)
+    assert (answer.complete, answer.error, answer.surplus, answer.reusable) == (True, None, True, False)
+    assert answer.chunks == [b"{}"]
+
+
+def test_interim_answers_without_end_are_a_failure() -> None:
+    answer, fed = Answer(), 0
+    while answer.error is None and fed < 100:
+        answer.feed(b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+        fed += 1
+    assert fed == 17
+    assert answer.error is not None
+    assert answer.error.failure is Failure.MALFORMED
+
+
+def test_duplicate_lengths_are_a_failure_and_duplicate_fields_are_a_list() -> None:
+    answer = Answer()
+    answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}")
+    assert answer.error is not None
+    assert answer.error.failure is Failure.MALFORMED
+    reader = ReplyReader(False, 1)
+    reader.head(429, [(b"Retry-After", b"1"), (b"retry-after", b"2")], 0.0)
+    result = reader.result(Ending.COMPLETE, 0)
+    assert (result.retry_after, result.retry_after_s) == ("1, 2", None)
+
+
+def test_a_compressed_bomb_is_never_unpacked() -> None:
+    bomb = gzip.compress(b"x" * 2**20)
+    reader = ReplyReader(False, 1)
+    reader.head(200, [(b"content-type", b"application/json"), (b"content-encoding", b"gzip")], 0.0)
+    reader.feed(bomb, 1)
+    result = reader.result(Ending.COMPLETE, 0)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "malformed-answer")

@@ -176,3 +176,31 @@ def test_a_plain_answer_is_bounded() -> None:
     assert error is not None
     assert error.code == "answer_too_long"
     assert meter.body == b""
+
+
+def test_an_event_in_many_small_pieces_is_held_and_its_rest_never_lost() -> None:
+    meter = SseMeter()
+    long = delta("x" * (MAX_EVENT_BYTES // 2))
+    forward = b"".join(meter.feed(bytes([byte])).forward for byte in long)
+    assert forward == long
+    rest = b"data: " + b"y" * (2 * MAX_EVENT_BYTES)
+    forward = meter.feed(delta("one") + rest).forward + meter.feed(b"\n\n").forward
+    assert forward == delta("one") + rest + b"\n\n"
+
+
+@pytest.mark.parametrize("counts", [(-1, 5), (5, -1), (5, 10**10), (10**30, 5)])
+def test_counts_that_cannot_be_are_not_believed(counts: tuple[int, int]) -> None:
+    usage = {"prompt_tokens": counts[0], "completion_tokens": counts[1]}
+    meter = PlainMeter(max_bytes=1000)
+    meter.feed(json.dumps({"choices": [{"message": {"content": "one two"}}], "usage": usage}).encode())
+    reading = meter.finish()
+    assert (reading.usage, reading.tokens, reading.error) == (None, 2, None)
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+def test_output_and_errors_nested_without_end_are_no_text(depth: int) -> None:
+    tree = b"[" * depth + b"]" * depth
+    meter = SseMeter()
+    assert meter.feed(b'data: {"choices": [{"delta": {"content": ' + tree + b"}}]}\n\n").tokens == 0
+    error = meter.feed(b'data: {"error": {"code": ' + tree + b"}}\n\n").error
+    assert error is None or error == ProviderError("", "")

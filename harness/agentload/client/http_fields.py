@@ -6,7 +6,7 @@ import re
 from calendar import timegm
 from datetime import UTC, date, datetime
 from email.utils import mktime_tz, parsedate_tz
-from math import isfinite
+from math import isfinite, isnan
 
 from agentload.model import NS
 
@@ -53,14 +53,31 @@ def retry_after_hint(raw: str, now_epoch_s: float) -> float | None:
     try:
         seconds = float(raw)
     except ValueError:
-        parsed = parsedate_tz(raw)
-        try:
-            return None if parsed is None else mktime_tz(parsed) - now_epoch_s
-        except (ValueError, OverflowError):
-            return None
+        return _mail_date_hint(raw, now_epoch_s)
     if isfinite(seconds):
-        return seconds
+        return _bounded(seconds)
     return _LONGEST_S if raw.strip()[:1].isdecimal() else None  # a number too large, or `inf` and `nan`
+
+
+def _mail_date_hint(raw: str, now_epoch_s: float) -> float | None:
+    try:
+        parsed = parsedate_tz(raw)
+        return None if parsed is None else _bounded(mktime_tz(parsed) - now_epoch_s)
+    except (ValueError, OverflowError):
+        return None
+
+
+def milliseconds(raw: str) -> float | None:
+    """The number in `retry-after-ms`, capped at 1e15; None where it is none."""
+    try:
+        number = float(raw)
+    except ValueError:
+        return None
+    return None if isnan(number) else _bounded(number)
+
+
+def _bounded(number: float) -> float:
+    return max(-_LONGEST_S, min(_LONGEST_S, number))
 
 
 def wait_cause(server_timing: str) -> str | None:

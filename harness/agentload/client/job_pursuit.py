@@ -16,7 +16,7 @@ the gateway still shows no end of it `grace_s` after that, or when the run ends.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -28,6 +28,10 @@ FIRST_WAIT_NS = NS // 4
 LONGEST_WAIT_NS = NS
 REFUSED_WAIT_S = 1.0
 """After a refusal that does not say when to come back."""
+
+
+_ID = r"\A[A-Za-z0-9_][A-Za-z0-9_.~:@!$&'()*+,;=%-]{0,255}\Z"
+"""What fits into the path of a poll (RFC 3986, a segment) and cannot lead elsewhere."""
 
 
 class Kind(StrEnum):
@@ -68,10 +72,10 @@ class JobReply(msgspec.Struct, frozen=True, kw_only=True):
 class _Shown(msgspec.Struct):
     """Of the body of a 202 or of GET /v1/jobs/ID."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(pattern=_ID)]
     state: str
     position: int | None = None
-    eta_s: float | None = None
+    eta_s: Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)] | None = None
     reason: str | None = None
     ended_ms: int | None = None
     attempts: int = 0
@@ -207,9 +211,11 @@ class JobPursuit:
         self._end = _end_of(shown)
         job.state, job.reason, job.ended_ns = shown.state, shown.reason, now_ns
         for result in shown.results:
-            output = result.get("output")
-            if result.get("kind") == "tool" and isinstance(output, dict) and "call" in output:
-                job.winners[str(result["step"])] = int(output["call"])
+            step, output = result.get("step"), result.get("output")
+            if result.get("kind") == "tool" and isinstance(step, int | str) and isinstance(output, dict):
+                call = cast("dict[str, Any]", output).get("call")
+                if isinstance(call, int):
+                    job.winners[str(step)] = call
 
     def _promised(self, now_ns: int, shown: _Shown) -> None:
         """The first ETA counts."""
@@ -266,5 +272,5 @@ def _end_of(shown: _Shown) -> tuple[str, str | None, int | None]:
 def _read(body: bytes) -> _Shown | None:
     try:
         return _SHOWN.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

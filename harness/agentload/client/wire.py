@@ -12,7 +12,13 @@ from typing import Any, cast
 
 import msgspec
 
-from agentload.client.http_fields import parse_retry_after, retry_after_hint, server_queue_ns, wait_cause
+from agentload.client.http_fields import (
+    milliseconds,
+    parse_retry_after,
+    retry_after_hint,
+    server_queue_ns,
+    wait_cause,
+)
 from agentload.client.logical import AttemptResult
 from agentload.client.request_writer import (
     SEQ_BITS,
@@ -40,6 +46,7 @@ FOREIGN_ANSWER = "foreign-answer"
 """The reason of a failure in which the answer carried another request's acknowledgement."""
 _MAX_BODY = 8 * 2**20
 _MAX_REASON = 120
+_MAX_TOKENS = 10**9
 _FIELDS_READ = frozenset(
     {
         b"content-type",
@@ -108,6 +115,11 @@ class _Choice(msgspec.Struct, gc=False):
 class _Usage(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+
+    @property
+    def is_believable(self) -> bool:
+        """Counts below nothing, or beyond any model, are none."""
+        return all(0 <= (count or 0) <= _MAX_TOKENS for count in (self.prompt_tokens, self.completion_tokens))
 
 
 class _Reply(msgspec.Struct, gc=False):
@@ -225,7 +237,7 @@ class ReplyReader:
             retry_after=None if raw is None else self._copied(raw),
             retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
-            retry_after_ms=None if raw_ms is None else _number(raw_ms),
+            retry_after_ms=None if raw_ms is None else milliseconds(raw_ms),
             should_retry=_SHOULD_RETRY.get(fields.get("x-should-retry", "")),
             input_tokens=self._usage.prompt_tokens,
             output_tokens=self.words_heard if counted is None else counted,
@@ -264,7 +276,8 @@ class ReplyReader:
         """Note what a chunk or a whole completion says; True when there was text in it."""
         if reply.error is not None:
             self._fail(_error_name(reply.error))
-        self._usage = reply.usage or self._usage
+        if reply.usage is not None and reply.usage.is_believable:
+            self._usage = reply.usage
         said = False
         for choice in reply.choices or ():
             part = choice.delta or choice.message
@@ -318,13 +331,6 @@ class ReplyReader:
     def _fail(self, reason: str) -> None:
         """The first reason stays."""
         self._error = self._error or reason
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _error_name(error: object) -> str:

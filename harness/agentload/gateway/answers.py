@@ -161,6 +161,6 @@ def retry_after_ns(headers: Headers) -> int | None:
 def _until_date_ns(date: str, now: str | None) -> int | None:
     try:
         wait = parsedate_to_datetime(date) - parsedate_to_datetime(now or "")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return max(0, math.ceil(wait.total_seconds())) * NS

@@ -10,7 +10,7 @@ from agentload.errors import UsageError
 from agentload.gateway.settings import GatewaySettings
 from agentload.scheduler.config import GatewayConfig
 from agentload.validation import validate
-from agentload.yaml_positions import Document, compose, shown
+from agentload.yaml_positions import Document, compose, read_text, shown
 
 SERVER = "server"
 """The section for the gateway itself (GatewaySettings); all else is the scheduler's (GatewayConfig)."""
@@ -23,13 +23,7 @@ def load(path: Path | None) -> tuple[GatewayConfig, GatewaySettings]:
     """
     if path is None:
         return GatewayConfig(), GatewaySettings()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: is not UTF-8 text") from None
-    return parse(text, str(path))
+    return parse(read_text(path), str(path))
 
 
 def parse(text: str, file: str) -> tuple[GatewayConfig, GatewaySettings]:

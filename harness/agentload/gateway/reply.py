@@ -16,7 +16,7 @@ class UpstreamReply:
         self.headers = headers
         self.ok = 200 <= status < 300
         content_type = first(headers, b"content-type")
-        streams = content_type.startswith("text/event-stream") if content_type else asked_for_stream
+        streams = content_type.lower().startswith("text/event-stream") if content_type else asked_for_stream
         self.is_stream = self.ok and streams
         """Refusals are never streams, whatever was asked for."""
         self.terminal = False

@@ -18,8 +18,13 @@ from agentload.gateway.json_bounds import MAX_TOKENS, UNREADABLE
 MAX_EVENT_BYTES = 2**20
 """A longer event is passed on unread: memory is bounded, and no model produces one."""
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LONGEST_EDGE = 3
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _DONE = b"[DONE]"
+_MAX_CODE = 200
+_MAX_MESSAGE = 2_000
+_MAX_DEPTH = 20
+"""Of output that is looked into for text: parts, their items, the arguments of tool calls."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -102,11 +107,15 @@ def provider_error(value: Any) -> ProviderError | None:
     if not value:
         return None
     if not isinstance(value, dict):
-        return ProviderError(code="", message=str(value))
+        return ProviderError(code="", message=_said(value))
     fields = cast("dict[str, Any]", value)
-    return ProviderError(
-        code=str(fields.get("code") or fields.get("type") or ""), message=str(fields.get("message") or "")
-    )
+    code = fields.get("code") or fields.get("type")
+    return ProviderError(code=_said(code)[:_MAX_CODE], message=_said(fields.get("message")))
+
+
+def _said(value: Any) -> str:
+    """A name or message; a tree is neither, and may be too deep to be shown."""
+    return str(value)[:_MAX_MESSAGE] if isinstance(value, str | int | float) and value else ""
 
 
 def text_tokens(text: str) -> int:
@@ -114,17 +123,19 @@ def text_tokens(text: str) -> int:
     return max(len(text.split()), len(text.encode("utf-8", "replace")) // 6) if text else 0
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """All text in a piece of output, however deep: content, parts, arguments of tool calls."""
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """All text in a piece of output: content, parts, arguments of tool calls."""
     if isinstance(value, str):
         yield value
+    elif depth > _MAX_DEPTH:
+        return
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _texts(item, depth + 1)
     elif isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         for name in ("text", "function", "arguments"):
-            yield from _texts(fields.get(name))
+            yield from _texts(fields.get(name), depth + 1)
 
 
 def _choice_tokens(choice: _Choice) -> int:
@@ -164,30 +175,40 @@ class SseMeter:
 
     def __init__(self, *, hide_usage: bool = False) -> None:
         self._hide_usage = hide_usage
-        self._tail = b""
+        self._held = bytearray()
+        """The beginning of an event; not searched again with every piece that comes."""
+        self._edge = b""
+        """The last bytes of what is held: a blank line may be cut anywhere."""
         self._over = False
 
     def feed(self, data: bytes) -> Reading:
         """Read on. Nothing after the terminal event or an error is looked at or passed on."""
         if self._over:
             return Reading()
-        buffer = self._tail + data if self._tail else data
+        buffer = self._edge + data if self._edge else data
         cut = _whole_events(buffer)
         if not cut:
-            return self._hold(buffer)
-        self._tail = buffer[cut:]
+            self._hold(data)
+            return Reading(forward=self._taken()) if len(self._held) > MAX_EVENT_BYTES else Reading()
+        if self._held:
+            buffer = self._taken() + data
+            cut = _whole_events(buffer)
+        if cut < len(buffer):
+            self._hold(buffer[cut:])
         return self._read(buffer[:cut])
 
     def finish(self) -> Reading:
         """The end of the body: what is left is half an event, and is dropped."""
         return Reading()
 
-    def _hold(self, buffer: bytes) -> Reading:
-        if len(buffer) > MAX_EVENT_BYTES:
-            self._tail = b""
-            return Reading(forward=buffer)
-        self._tail = buffer
-        return Reading()
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        self._edge = bytes(self._held[-_LONGEST_EDGE:])
+
+    def _taken(self) -> bytes:
+        """What is held; nothing is after that."""
+        held, self._held, self._edge = bytes(self._held), bytearray(), b""
+        return held
 
     def _read(self, block: bytes) -> Reading:
         kept: list[bytes] = []

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+_LONGEST_HOST = 253
+"""RFC 1035 §2.3.4, as text."""
 _PATH = re.compile(r"(/[!$-;=@-Z_a-z~%/]*)?")
 
 
@@ -35,7 +37,7 @@ def split_url(url: str) -> Address:
     if parts.query or parts.fragment:
         raise ValueError("must not have a query or fragment")
     host = parts.hostname or ""
-    if not _HOST.fullmatch(host) or port == 0 or not _PATH.fullmatch(parts.path):
+    if len(host) > _LONGEST_HOST or not _HOST.fullmatch(host) or port == 0 or not _PATH.fullmatch(parts.path):
         raise ValueError("is not a URL such as http://127.0.0.1:8080")
     tls = parts.scheme == "https"
     return Address(tls, host, port or (443 if tls else 80), parts.path.rstrip("/"))

@@ -145,7 +145,9 @@ def _check_provider(document: Document) -> None:
     listens, running = document.get(("provider", "listens")), document.get(("provider", "running"))
     if isinstance(listens, str):
         host, _, port = listens.rpartition(":")
-        if not (is_loopback(host.strip("[]")) and port.isdecimal() and 0 < int(port) < 65_536):
+        if not (
+            is_loopback(host.strip("[]")) and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65_536
+        ):
             document.complain(("provider", "listens"), f"must be 127.0.0.1:PORT, got {shown(listens)}")
     if isinstance(running, str):
         try:
