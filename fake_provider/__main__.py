@@ -112,6 +112,8 @@ def _listen(host: str, port: int) -> socket.socket:
             what = "is in use: choose another with --port, or let --port 0 find a free one"
             raise _Unusable(f"port {port} on {host} {what}") from None
         raise _Unusable(f"cannot listen on {host} port {port}: {error.strerror}") from None
+    except UnicodeError:
+        raise _Unusable(f"cannot listen on {host} port {port}: that is no host's name") from None
 
 
 def _ledger_file(path: Path) -> LedgerFile:

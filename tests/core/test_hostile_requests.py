@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentload.gateway.answers import passed_on, stream_headers
 from agentload.gateway.envelope import EnvelopeReader, Rejected, read_body
 from agentload.gateway.jobs.ends import kept
 from agentload.gateway.jobs.reader import JobReader
@@ -120,3 +121,11 @@ def test_an_answer_nested_too_deep_is_no_completion(deep: bytes) -> None:
 
 def test_what_a_tool_answers_nested_too_deep_is_kept_as_text() -> None:
     assert json.loads(kept(DEEP_LIST, BOUND)) == DEEP_LIST.decode()
+
+
+@pytest.mark.parametrize("value", [b"a\x01b", b"a\r\nset-cookie: b", b"\x7f", b"\x00"])
+def test_a_field_of_the_providers_that_no_server_may_send_is_dropped(value: bytes) -> None:
+    upstream = ((b"x-request-id", value), (b"openai-version", b"a\tb \xff"))
+    for headers in (passed_on(200, upstream, b"{}").headers, stream_headers(upstream, 0, 0)):
+        assert (b"openai-version", b"a\tb \xff") in headers
+        assert b"x-request-id" not in dict(headers)

@@ -105,6 +105,12 @@ def test_the_bound_holds_no_body(ports: dict[str, int]) -> None:
     assert answered(ports["gateway"], CHUNKED + chunks + b"0\r\n\r\n")[0] == 200
 
 
+@pytest.mark.parametrize("path", [CHAT + "/", "/v1/jobs/", "/v1/jobs/..%2f"])
+def test_an_address_with_a_slash_too_many_is_a_404(ports: dict[str, int], path: str) -> None:
+    status, body, _ = answered(ports["gateway"], f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert (status, body["error"]["code"]) == (404, "not_found")
+
+
 # --------------------------------------------------------------------------- slowness
 
 

@@ -51,6 +51,9 @@ def test_a_port_in_use_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]
         ("server:\n  idle: 3\n", ":2:3: server.idle: unknown key (did you mean 'idle_s'?)"),
         ("[1, 2]\n", ": must be a mapping (pools, tenants, …), got a list"),
         ("policy: {\n", ":2:1: YAML syntax"),
+        ("jobs:\n  tool_url: 'http://[::'\n", ":2:13: jobs.tool_url: is not a URL: invalid IPv6 URL"),
+        ("jobs:\n  tool_url: tools\n", ":2:13: jobs.tool_url: must be a URL with its scheme"),
+        ("jobs:\n  tool_url: 'ftp://x'\n", ":2:13: jobs.tool_url: must be a URL such as http://"),
         ("policy: fifoo\n", "no policies named 'fifoo' (did you mean 'fifo'?)"),
         (
             "tenants:\n  a: {key_env: AGENTLOAD_NO_SUCH}\n",
@@ -67,6 +70,26 @@ def test_a_wrong_configuration_is_said_at_its_line(
     assert code == 2
     assert says in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--upstream", "x:1"), "--upstream x:1: must be a URL with its scheme"),
+        (("--upstream", "http://[::"), "--upstream http://[::: is not a URL: invalid IPv6 URL"),
+        (("--upstream", "http://x:99999"), "is not a URL: port out of range 0-65535"),
+        (("--upstream", "http://x:y"), "is not a URL: port could not be cast to integer value as 'y'"),
+        (("--upstream", "http://a b"), "must be a URL such as http://127.0.0.1:9000"),
+        (("--upstream", "http://x/v1?a=b"), "must end with its path"),
+        (("--host", "x..y"), "cannot listen on x..y:0: that is no host's name"),
+    ],
+)
+def test_an_address_that_is_none_is_one_line_and_exit_2(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, str], says: str
+) -> None:
+    code, _, err = start(capsys, *options)
+    assert (code, err.count("\n")) == (2, 1)
+    assert says in err
 
 
 def test_a_missing_file_and_a_missing_key_are_said(

@@ -36,6 +36,7 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
     [
         ("--port=70000", "--port 70000: must be from 0 to 65535"),
         ("--set=slots=0", "slots: should be greater"),
+        ("--host=x..y", "cannot listen on x..y port 9000: that is no host's name"),
         ("--config=/nowhere/none.yaml", "/nowhere/none.yaml: No such file"),
         ("--set=faults=[{kind: outge}]", "no fault named 'outge' (did you mean 'outage'?)"),
         ("--set=faults=[{kind: slow}]", "faults: factor: is missing"),

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import uvicorn
 from prometheus_client import disable_created_metrics
@@ -32,6 +31,7 @@ from agentload.gateway.jobs.shell import JobsShell
 from agentload.gateway.protocol import Drain, Stop
 from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.upstream import Upstream
+from agentload.scheduler.addresses import base_url
 from agentload.scheduler.config import GatewayConfig
 from fake_provider.bounded_http import BoundedProtocol
 
@@ -129,11 +129,10 @@ def _jobs(config: GatewayConfig, core: GatewayCore, mutant: str | None, upstream
 
 
 def _check_upstream(url: str) -> None:
-    if "://" not in url:
-        raise UsageError(f"--upstream {url}: must be a URL with its scheme (did you mean 'http://{url}'?)")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"--upstream {url}: must be a URL such as http://127.0.0.1:9000")
+    try:
+        base_url(url, "http://127.0.0.1:9000")
+    except ValueError as error:
+        raise UsageError(f"--upstream {url}: {error}") from None
 
 
 def _upstream_key(variable: str | None) -> str | None:
@@ -168,6 +167,8 @@ def _bound(host: str, port: int) -> socket.socket:
         raise UsageError(
             f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}"
         ) from None
+    except UnicodeError:  # of the host's name, which cannot be asked for
+        raise UsageError(f"cannot listen on {host}:{port}: that is no host's name") from None
     return listener
 
 

@@ -6,6 +6,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from agentload.scheduler.addresses import base_url
+
 MEMORY = "memory"
 SQLITE = "sqlite:"
 
@@ -62,6 +64,11 @@ class JobsSettings(BaseModel):
         if store != MEMORY and not (store.startswith(SQLITE) and len(store) > len(SQLITE)):
             raise ValueError(f"must be 'memory' or 'sqlite:PATH', got {store!r}")
         return store
+
+    @field_validator("tool_url")
+    @classmethod
+    def _called_there(cls, url: str | None) -> str | None:
+        return None if url is None else base_url(url, "http://127.0.0.1:9000/_tool")
 
     @model_validator(mode="after")
     def _beats_in_time(self) -> Self:
