@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -12,6 +13,8 @@ import pytest
 
 from agentload.drivers.http1 import Endpoint, Http1Client
 from agentload.drivers.http1_answer import Failure
+from agentload.gateway.settings import GatewaySettings
+from agentload.gateway.upstream import Upstream, UpstreamUnreachable
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -67,3 +70,12 @@ def test_a_body_without_end_is_too_large() -> None:
         client = Http1Client(Endpoint("127.0.0.1", port))
         result = client.exchange(b"GET / HTTP/1.1\r\n\r\n", time.monotonic_ns() + 10**10, Ear(False))
         assert result.failure is Failure.TOO_LARGE
+
+
+def test_a_list_of_models_without_end_is_no_list() -> None:
+    async def models(port: int) -> None:
+        async with Upstream(f"http://127.0.0.1:{port}", None, GatewaySettings()) as upstream:
+            await upstream.models()
+
+    with flood(b"1000\r\n" + b"x" * 0x1000 + b"\r\n") as port, pytest.raises(UpstreamUnreachable):
+        asyncio.run(models(port))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import gevent
@@ -39,7 +40,9 @@ class Line(Protocol):
 class BodyReader:
     """Keeps an answer whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        """`redact` blanks secrets in the fields that go into records."""
+        self._redact = redact
         self.status = 0
         self.body = b""
         self.retry_after: str | None = None
@@ -52,10 +55,11 @@ class BodyReader:
         for name, value in headers:
             match name.lower():
                 case b"retry-after":
-                    self.retry_after = value.decode("latin-1")
-                    self.retry_after_s = parse_retry_after(self.retry_after, now_epoch_s)
+                    raw = value.decode("latin-1")
+                    self.retry_after = self._redact(raw)
+                    self.retry_after_s = parse_retry_after(raw, now_epoch_s)
                 case b"x-admission-reason":
-                    self.reason = value.decode("latin-1")[:120]
+                    self.reason = self._redact(value.decode("latin-1"))[:120]
                 case _:
                     pass
 
@@ -73,11 +77,12 @@ class JobCaller:
         self.run_id = run_id
         self._line = line
         self._writer = JobWriter(target, run_id)
+        self._redact = target.redactor()
         self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
 
     def ask(self, arrival: Arrival, order: JobOrder, ask: JobAsk) -> JobCall:
         """One exchange. When the greenlet is killed meanwhile, it is unfinished."""
-        reader, began_ns = BodyReader(), self._line.now_ns()
+        reader, began_ns = BodyReader(self._redact), self._line.now_ns()
         timeout_at_ns = began_ns + ask.timeout_at_ns - ask.due_ns
         if ask.kind is Kind.POST:
             request = self._writer.post(arrival, order, self._places[arrival.tenant], began_ns)

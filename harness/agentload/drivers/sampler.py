@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
@@ -52,17 +52,27 @@ class Sampler(threading.Thread):
     def _read(self, http: httpx.Client) -> None:
         before = self.clock()
         try:
-            body: dict[str, Any] = http.get(self.url).json()
-        except (httpx.HTTPError, ValueError):
+            at, values = _reading(http.get(self.url).json())
+        except (httpx.HTTPError, ValueError, OverflowError, RecursionError):
             self.misses += 1
             return
-        at = int(body.get("now_ns", (before + self.clock()) // 2))
-        values = {
-            name: float(value)
-            for name, value in body.items()
-            if name != "now_ns" and isinstance(value, int | float) and not isinstance(value, bool)
-        }
+        at = (before + self.clock()) // 2 if at is None else at
         resident = self.resident_bytes()
         if resident:
             values["resident_bytes"] = float(resident)
         self.keep(Sample(at_ns=at - self.t0_ns, source=self.source, values=values))
+
+
+def _reading(body: Any) -> tuple[int | None, dict[str, float]]:
+    """When it was taken, where it says, and its numbers. Raises ValueError for what is no reading."""
+    if not isinstance(body, dict):
+        raise ValueError("is no mapping")
+    fields = cast("dict[str, Any]", body)
+    at = fields.get("now_ns")
+    if "now_ns" in fields and not isinstance(at, int):
+        raise ValueError("now_ns is no number")
+    return at, {
+        name: float(value)
+        for name, value in fields.items()
+        if name != "now_ns" and isinstance(value, int | float) and not isinstance(value, bool)
+    }

@@ -100,9 +100,19 @@ class Upstream:
             async with self._open_session.get(
                 self._models_url, headers=self._own_headers, allow_redirects=False, timeout=_MODELS_TIMEOUT
             ) as response:
-                return response.status, wire_headers(response), await response.read()
+                return response.status, wire_headers(response), await _whole(response)
         except (aiohttp.ClientError, OSError) as error:
             raise UpstreamUnreachable(type(error).__name__) from error
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a control call. Raises ClientPayloadError when it has no end."""
+    body = bytearray()
+    while data := await response.content.readany():
+        body += data
+        if len(body) > _LARGE_BODY:
+            raise aiohttp.ClientPayloadError(f"more than {_LARGE_BODY} bytes")
+    return bytes(body)
 
 
 async def _read_body(request_id: int, response: aiohttp.ClientResponse, sink: Sink) -> None:
