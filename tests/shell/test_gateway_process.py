@@ -166,6 +166,19 @@ def test_a_drain_has_an_end(upstream: Provider, tmp_path: Path) -> None:
     wait_until(lambda: upstream.endings() == ["cancelled"])
 
 
+def test_a_second_interrupt_ends_it_without_a_traceback(upstream: Provider, tmp_path: Path) -> None:
+    upstream.reset(latency=STEADY | {"inter_token_ms": 60_000})
+    with gateway(tmp_path, upstream.url) as own, own.client(stream=True) as client:
+        client.read_until(b'"content":" ')
+        own.child.process.send_signal(signal.SIGINT)
+        wait_until(lambda: own.http.get("/readyz").status_code == 503)
+        own.child.process.send_signal(signal.SIGINT)
+        assert b"shutting_down" in client.read_answer()
+        assert own.child.wait(10) == 0
+        assert "Traceback" not in own.child.log.read_text()
+    wait_until(lambda: upstream.endings() == ["cancelled"])
+
+
 def test_it_ends_with_its_parents_pipe(upstream: Provider, tmp_path: Path) -> None:
     upstream.reset(latency=STEADY | {"inter_token_ms": 60_000})
     with gateway(tmp_path, upstream.url) as own, own.client(stream=True) as client:

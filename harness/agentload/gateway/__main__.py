@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentload.errors import AgentloadError
+from agentload.errors import AgentloadError, ExitCode
 from agentload.gateway.log_lines import FORMATS
 
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AgentloadError as error:
         print("\n".join(error.lines), file=sys.stderr)
         return int(error.exit_code)
+    except KeyboardInterrupt:  # ^C before it served, or a third one: uvicorn raises it again at its end
+        return int(ExitCode.INTERRUPTED)
     return 0
 
 

@@ -194,12 +194,15 @@ class GatewayServer(uvicorn.Server):
                 print(f"listening on http://{host}:{port}/v1/chat/completions", file=sys.stderr)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """First signal: refuse newcomers, let calls in flight finish. Second: leave."""
-        if self._leaving or self._loop is None or not self.started:
+        """First signal: refuse newcomers, let calls in flight finish. Second: end them. Third: leave."""
+        if self.should_exit or self._loop is None or not self.started:
             super().handle_exit(sig, frame)
-            return
-        self._leaving = True
-        self._loop.call_soon_threadsafe(self._begin_drain)
+        elif self._leaving:
+            self._loop.call_soon_threadsafe(self._leave)
+            self.should_exit = True
+        else:
+            self._leaving = True
+            self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
         self._draining = asyncio.get_running_loop().create_task(self._drain())
