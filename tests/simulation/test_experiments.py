@@ -18,7 +18,12 @@ from agentload.experiments import Arm, Experiment, Source
 from agentload.model import Run, Status
 from agentload.registry import PLUGINS_VARIABLE
 
-NAMES = experiments.SEAM.names()
+LONG = ("retry-storm-mitigations",)
+"""Twenty arms of two virtual minutes: a quarter of a minute of CPU on a quiet machine."""
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow, pytest.mark.timeout(600)] if name in LONG else [])
+    for name in experiments.SEAM.names()
+]
 
 
 @cache
