@@ -16,6 +16,8 @@ MAX_HEAD_BYTES = 64 * 1024
 """Of a request's line and header fields; of its trailers; and of a chunk's extensions. Longer is a 431."""
 READ_S = 30.0
 """Longest wait for a whole head, and for the next piece of a body. (nginx waits twice as long.)"""
+ABORT = "fake_provider.abort"
+"""Where the ASGI scope holds what ends the connection at once, for a client that does not read."""
 _REASONS = {
     HTTPStatus.BAD_REQUEST: ("invalid_http", "this is no HTTP/1.1 request"),
     HTTPStatus.REQUEST_TIMEOUT: ("request_timeout", f"the rest of the request did not come in {READ_S:g} s"),
@@ -67,6 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._reading = True
         super().on_message_begin()
+        cast(dict[str, object], self.scope)[ABORT] = self.transport.abort
 
     def on_headers_complete(self) -> None:
         if self._unread > MAX_HEAD_BYTES and self._head_bytes() > MAX_HEAD_BYTES:

@@ -36,6 +36,7 @@ from agentload.gateway.upstream import Upstream, UpstreamUnreachable
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.gauges import gauges
 from agentload.scheduler.snapshot import Snapshot
+from fake_provider.bounded_http import ABORT
 
 
 class ChatEndpoint:
@@ -52,7 +53,17 @@ class ChatEndpoint:
         if self._driver.jobs is not None and prefers_async(headers):
             await accept_chat(self._driver, headers, body, send)
         else:
-            await Exchange(self._driver, receive, send).run(headers, body)
+            exchange = Exchange(self._driver, receive, send)
+            await exchange.run(headers, body)
+            if exchange.unread and ABORT in scope:
+                await cut(scope, receive)
+
+
+async def cut(scope: Scope, receive: Receive) -> None:
+    """End the connection, and return when it has ended: an answer that lacks its end is no fault then."""
+    scope[ABORT]()
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_body(receive: Receive, max_bytes: int) -> bytes | None:

@@ -52,6 +52,8 @@ class Exchange:
         self._messages: deque[Message] = deque()
         self._start: StartUpstream | None = None
         self._ended = False
+        self.unread = False
+        """The client has not taken the end of its answer: its connection is of no use any more."""
         self._news = asyncio.Event()
         self._call: asyncio.Timeout | None = None
 
@@ -77,6 +79,11 @@ class Exchange:
             await self._obey()
         except TimeoutError:
             LOG.warning("request=%d: the client does not read its answer", self.request_id)
+            self.unread = True
+        except asyncio.CancelledError:  # the server ends, and has waited long enough for the client
+            if not self._ended:
+                raise
+            self.unread = True
         finally:
             watcher.cancel()
             if not self._ended:  # the server gives up on us
