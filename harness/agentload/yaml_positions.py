@@ -29,6 +29,8 @@ _MAX_NODES = 200_000
 _MAX_NUMBER = 10**15
 _MAX_TEXT = 4 * _MAX_BYTES
 """Characters in all keys and values: an alias says a long text again in two bytes."""
+_MAX_KEY = 200
+"""Characters in a key: every problem below it says it again."""
 MAX_PROBLEMS = 1_000
 """More are not told: they are one mistake, or no profile."""
 _MAX_MESSAGE = 1_000
@@ -310,6 +312,8 @@ class _Builder:
                 merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
             elif not isinstance(key, yaml.ScalarNode):
                 self._complain(_start(key), path, "a key must be text")
+            elif len(key.value) > _MAX_KEY:
+                self._complain(_start(key), path, f"a key has more than {_MAX_KEY} characters")
             elif key.value in built:
                 first = self._document.keys[(*path, key.value)].line
                 self._complain(_start(key), (*path, key.value), f"duplicate key (first on line {first})")
@@ -328,7 +332,9 @@ class _Builder:
         self._count(node)
         for key, value in node.value:
             self._count(key)
-            if isinstance(key, yaml.ScalarNode) and key.value not in built:
+            if isinstance(key, yaml.ScalarNode) and len(key.value) > _MAX_KEY:
+                self._complain(_start(key), path, f"a key has more than {_MAX_KEY} characters")
+            elif isinstance(key, yaml.ScalarNode) and key.value not in built:
                 self._document.keys[(*path, key.value)] = _start(key)
                 built[key.value] = self.build(value, (*path, key.value))
 

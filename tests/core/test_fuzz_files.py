@@ -111,6 +111,12 @@ BOMBS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["pools:\n  ? {key}\n  : {{a: 1}}", "pools:\n  <<:\n    ? {key}\n    : 1"])
+def test_a_key_without_end_is_refused(text: str) -> None:
+    with pytest.raises(AgentloadError, match="a key has more than 200 characters"):
+        config_file.parse(text.format(key="k" * 201), "key.yaml")
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_of_aliases_is_refused(name: str) -> None:
     with pytest.raises(ProfileError, match="aliases count each time") as refused:
@@ -119,7 +125,7 @@ def test_a_bomb_of_aliases_is_refused(name: str) -> None:
 
 
 def test_many_problems_are_told_up_to_a_bound_and_none_without_end() -> None:
-    pool = "p" * 5000
+    pool = "p" * 150
     text = f"pools:\n  ? {pool}\n  : {{{', '.join(f'k{n}: 1' for n in range(MAX_PROBLEMS + 5))}}}"
     with pytest.raises(AgentloadError) as refused:
         config_file.parse(text, "many.yaml")
