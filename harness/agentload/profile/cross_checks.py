@@ -39,10 +39,12 @@ def elements(document: Document, key: str) -> Iterator[tuple[Path, Any]]:
 
 
 def listed(document: Document, path: Path) -> Iterator[tuple[Path, Any]]:
-    """The elements of a list anywhere, with their paths; none where it is no list."""
+    """The elements of a list anywhere, with their paths; none of what is no list or hopeless."""
     found = document.get(path)
     if isinstance(found, list):
         for index, raw in enumerate(found):
+            if document.is_hopeless:
+                return
             yield (*path, index), raw
 
 
