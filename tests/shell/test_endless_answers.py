@@ -61,7 +61,8 @@ def test_an_answer_without_end_ends_in_time(enough: bool) -> None:
     with flood(b"1\r\nx\r\n" * 10_000) as port:  # 48 MB of this until its body is too large
         client = Http1Client(Endpoint("127.0.0.1", port))
         result = client.exchange(b"GET / HTTP/1.1\r\n\r\n", time.monotonic_ns() + 1_500_000_000, Ear(enough))
-        assert result.failure is (None if enough else Failure.TIMEOUT)
+        # A quick machine reads all that is too much before the time is up.
+        assert result.failure in ((None,) if enough else (Failure.TIMEOUT, Failure.TOO_LARGE))
         assert result.status == 200
 
 
