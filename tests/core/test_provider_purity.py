@@ -11,6 +11,7 @@ import fake_provider
 
 FOLDER = Path(fake_provider.__file__).parent
 SHELL = {
+    "bounded_http",
     "__main__",
     "app",
     "control",
