@@ -219,9 +219,8 @@ def test_the_body_is_a_job_as_the_gateway_reads_it_and_always_the_same() -> None
     assert tool is not None
     assert chat is not None
     assert msgspec.json.decode(tool.payload) == {"ref": "7:0", "fail_first": 2}
-    sent = msgspec.json.decode(chat)
-    assert "stream" not in sent
-    found = marker.decode(sent["messages"][-1]["content"])
+    assert "stream" not in chat
+    found = marker.decode(msgspec.json.decode(chat["messages"])[-1]["content"])
     assert found is not None
     assert (found.run, found.tenant, found.seq) == (9, 4, 7)
     assert (job.deadline_ms, job.max_attempts, job.service_class) == (None, 3, "standard")
