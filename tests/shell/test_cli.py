@@ -228,8 +228,13 @@ def raw_server(answer: bytes) -> Iterator[int]:
                 except OSError:
                     return
                 with connection:
+                    connection.settimeout(5)
                     connection.recv(65536)
                     connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    # Closed with something unread, it would be reset, and the answer lost.
+                    while connection.recv(65536):
+                        pass
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
