@@ -14,10 +14,13 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from bench_provider import CONNECTIONS, INSTANT, request
+from bench_provider import CASES
 
 from agentload.drivers.processes import Child
 
+PLAIN = CASES[0]
+CONNECTIONS = PLAIN.connections
+INSTANT = ("--set", "latency.first_token_ms=0", "--set", "latency.inter_token_ms=0")
 REQUESTS = 6_400
 RATE = 200
 """Calls a second, evenly spaced, whose latency is taken."""
@@ -38,7 +41,7 @@ class Line:
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
-        writer.write(request(seq))
+        writer.write(PLAIN.request(seq))
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         if not head.startswith(b"http/1.1 200"):
             raise SystemExit(f"refused: {head[:80]!r}")
