@@ -15,12 +15,10 @@ from fake_provider.call import Call, CallRequest
 from fake_provider.openai_common import (
     OpenAIWire,
     Wrong,
-    check_request_id,
+    asked_of,
     overloaded_body,
-    read,
-    unread,
 )
-from fake_provider.wire import RequestHeaders, Unreadable, bearer_key, retry_count
+from fake_provider.wire import RequestHeaders, bearer_key, retry_count
 
 OWNER = "fake-provider"
 _encode = msgspec.json.Encoder().encode
@@ -88,13 +86,7 @@ class OpenAIChat(OpenAIWire):
 
     def parse(self, headers: RequestHeaders, body: bytes) -> CallRequest:
         """The call that a request asks for; Unreadable carries what OpenAI would answer."""
-        asked = _Body()
-        try:
-            check_request_id(headers)
-            asked = read(body, _decode)
-            _check(asked)
-        except Wrong as wrong:
-            raise Unreadable(unread(headers, "chat", asked.model or ""), wrong.status, wrong.error) from None
+        asked = asked_of(headers, body, "chat", _decode, _check)
         messages = asked.messages or []
         texts = [message.text() for message in messages]
         users = [text for text, message in zip(texts, messages, strict=True) if message.role == "user"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -29,6 +29,15 @@ _FIXED_HEADERS: Headers = [
 _REQUEST_ID_LENGTH = 512
 _encode = msgspec.json.Encoder().encode
 T = TypeVar("T")
+
+
+class Asked(Protocol):
+    """A decoded body."""
+
+    model: str | None
+
+
+AskedT = TypeVar("AskedT", bound=Asked)
 
 
 class Wrong(Exception):
@@ -66,6 +75,25 @@ def check_request_id(headers: RequestHeaders) -> None:
 def unread(headers: RequestHeaders, endpoint: str, model: str = "") -> CallRequest:
     """What is known of a request that is not read any further."""
     return CallRequest.unread(bearer_key(headers), endpoint, model, retry_count(headers))
+
+
+def asked_of(
+    headers: RequestHeaders,
+    body: bytes,
+    endpoint: str,
+    decode: Callable[[bytes], AskedT],
+    check: Callable[[AskedT], None],
+) -> AskedT:
+    """What a request asks for. Raises Unreadable, which carries what OpenAI would answer."""
+    asked: AskedT | None = None
+    try:
+        check_request_id(headers)
+        asked = read(body, decode)
+        check(asked)
+    except Wrong as wrong:
+        model = asked.model if asked is not None else None
+        raise Unreadable(unread(headers, endpoint, model or ""), wrong.status, wrong.error) from None
+    return asked
 
 
 class OpenAIWire:

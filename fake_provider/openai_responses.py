@@ -12,8 +12,13 @@ import msgspec
 
 from fake_provider.budget import NS
 from fake_provider.call import Call, CallRequest
-from fake_provider.openai_common import OpenAIWire, Wrong, check_request_id, overloaded, read, unread
-from fake_provider.wire import RequestHeaders, Unreadable, bearer_key, retry_count
+from fake_provider.openai_common import (
+    OpenAIWire,
+    Wrong,
+    asked_of,
+    overloaded,
+)
+from fake_provider.wire import RequestHeaders, bearer_key, retry_count
 
 ENDPOINT = "responses"
 _LEAST_TOKENS = 16
@@ -77,14 +82,7 @@ class OpenAIResponses(OpenAIWire):
 
     def parse(self, headers: RequestHeaders, body: bytes) -> CallRequest:
         """The call that a request asks for; Unreadable carries what OpenAI would answer."""
-        asked = _Body()
-        try:
-            check_request_id(headers)
-            asked = read(body, _decode)
-            _check(asked)
-        except Wrong as wrong:
-            request = unread(headers, ENDPOINT, asked.model or "")
-            raise Unreadable(request, wrong.status, wrong.error) from None
+        asked = asked_of(headers, body, ENDPOINT, _decode, _check)
         texts = [(item.role, item.text()) for item in asked.items()]
         users = [text for role, text in texts if role == "user"]
         return CallRequest.from_texts(
