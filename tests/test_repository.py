@@ -197,6 +197,17 @@ def test_no_file_tells_of_one_persons_machine() -> None:
         assert not found, f"{name} names {found.group(0) if found else ''}"
 
 
+def test_nothing_lies_at_the_top_that_does_not_belong_there() -> None:
+    """A server that a test starts in the wrong folder leaves its log and its pid."""
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    assert {name.partition("/")[0] for name in listed.stdout.splitlines()} == {
+        ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "bench", "fake_provider",
+        "harness", "profiles", "pyproject.toml", "reports", "tests",
+    }  # fmt: skip
+
+
 def article_rows() -> list[list[str]]:
     """The cells of the rows of "The article, step by step"."""
     page = (ROOT / "harness" / "ARCHITECTURE.md").read_text(encoding="utf-8")
