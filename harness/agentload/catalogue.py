@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
@@ -13,6 +15,9 @@ from agentload.registry import Seam, did_you_mean
 from agentload.report.text import printable
 
 T = TypeVar("T")
+_FIRST_COLUMN = re.compile(r"\s*\S.*?\s{2,}")
+_LEAST_COLUMN = 20
+"""A second column narrower than this is no easier to read than one that the terminal breaks."""
 
 
 def lines(what: str) -> Iterator[str]:
@@ -76,6 +81,16 @@ def marker_lines(texts: Iterable[str], run: Path | None = None) -> Iterator[str]
         raise UsageError(
             "no valid marker in this text: 13 words that begin with 'ref' (the checksum must fit)"
         )
+
+
+def fitted(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """The lines, those that are too wide folded under their second column. None: no width to fit."""
+    for line in lines:
+        column = match.end() if (match := _FIRST_COLUMN.match(line)) else 0
+        if width is None or len(line) <= width or width - column < _LEAST_COLUMN:
+            yield line
+        else:
+            yield from textwrap.wrap(line, width, subsequent_indent=" " * column, break_on_hyphens=False)
 
 
 def holds_marker(texts: Iterable[str]) -> bool:

@@ -346,18 +346,19 @@ def list_(
     ] = "profiles",
 ) -> None:
     """List what there is: profiles, checks, mutants, faults …"""
-    from agentload import catalogue
+    from agentload import catalogue, screen
 
-    for line in catalogue.lines(what):
+    for line in catalogue.fitted(catalogue.lines(what), screen.width()):
         typer.echo(line)
 
 
 @app.command()
 def show(profile: ProfileArgument, seed: SeedOption = None, settings: SetOption = None) -> None:
     """Show a profile: phases, tenants, checks and its plan."""
-    from agentload import catalogue
+    from agentload import catalogue, screen
 
-    for line in catalogue.profile_lines(profile, seed, tuple(settings or ())):
+    lines = catalogue.profile_lines(profile, seed, tuple(settings or ()))
+    for line in catalogue.fitted(lines, screen.width()):
         typer.echo(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import IO, Any, cast
 
@@ -44,3 +45,10 @@ def console(width: int | None = None) -> Console:
     # sys.stdout is None when the process was started without one.
     file = cast(IO[str], _LastingOutput(sys.stdout)) if sys.stdout is not None else None
     return Console(file=file, highlight=False, markup=False, emoji=False, width=width)
+
+
+def width() -> int | None:
+    """Columns of the terminal that standard output is; None where it is none, and long lines do no harm."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns

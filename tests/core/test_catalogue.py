@@ -106,3 +106,14 @@ def test_a_part_of_a_name_is_enough_for_a_suggestion() -> None:
     known = ["bounded-queue", "class-floor", "eta-honest"]
     assert did_you_mean("eta", known) == " (did you mean 'eta-honest'?)"
     assert did_you_mean("zzz", known) == " (known: bounded-queue, class-floor, eta-honest)"
+
+
+def test_lines_too_wide_for_the_terminal_are_folded_under_their_second_column() -> None:
+    lines = ["short   fits", "a-name  one two three four five six seven-eight"]
+    assert list(catalogue.fitted(lines, 30)) == [
+        "short   fits",
+        "a-name  one two three four",
+        "        five six seven-eight",
+    ]
+    assert list(catalogue.fitted(lines, None)) == lines
+    assert list(catalogue.fitted(lines, 12)) == lines
