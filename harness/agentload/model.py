@@ -14,6 +14,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentload.scheduler.config import GatewayConfig
+from agentload.scheduler.weight import Weight
 from fake_provider.config import ProviderConfig
 
 NS = 1_000_000_000
@@ -113,7 +114,7 @@ class Tenant(Noun):
     group: str
     """The name as written in the profile; equal to `name` where there is no count."""
     service_class: str = "standard"
-    weight: float = Field(default=1.0, gt=0)
+    weight: Weight = 1.0
     arrivals: Spec | None = None
     """An open loop: arrivals that do not wait for answers. Exactly one of `arrivals` and `users` is set."""
     users: int | None = Field(default=None, ge=1)

@@ -78,6 +78,8 @@ def test_values_are_yaml_and_the_last_one_wins() -> None:
         ("tenants.flod.users=2", "tenants: nothing named 'flod' (did you mean 'flood'?)"),
         ("tenants.2.users=2", "tenants: nothing named '2' (known: quiet, flood)"),
         ("tenants.flood.users=0", "tenants[1].users: must be >= 1, got 0"),
+        ("tenants.flood.weight=1e-308", "tenants[1].weight: must be at least 1e-06, got 1e-308"),
+        ("gateway.retry.base_seconds=300", "gateway.retry: base_seconds 300 is more than max_seconds 120"),
         ("checks.bounded-queue.max_depth=-3", "checks[0].bounded-queue.max_depth: must be >= 0, got -3"),
         ("name.first=3", "name: holds 'tiny', so it has no 'first'"),
         ("seed=[1", "not a YAML value: did not find expected ',' or ']'"),

@@ -28,7 +28,8 @@ from scheduler_kit import MS, NS, Scene, gateway
 def test_it_is_a_whole_number_of_seconds_from_one_to_the_cap_and_never_early(
     due_s: float, attempt: int, cap: float, jitter: str, spread: str, seed: int
 ) -> None:
-    config = RetryConfig(max_seconds=cap, jitter=jitter, spread=spread)  # type: ignore[arg-type]
+    base = min(2.0, cap)
+    config = RetryConfig(base_seconds=base, max_seconds=cap, jitter=jitter, spread=spread)  # type: ignore[arg-type]
     seconds = RetryAdvice(config, Random(seed)).seconds(7, 7 + round(due_s * NS), attempt)
     assert isinstance(seconds, int)
     assert 1 <= seconds <= max(1, cap)

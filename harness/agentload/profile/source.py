@@ -29,6 +29,7 @@ from agentload.profile.cross_checks import (
 from agentload.profile.fault_entries import check_windows, read_faults
 from agentload.registry import Seam
 from agentload.scheduler.config import GatewayConfig, PoolConfig, TenantConfig, UpstreamLimits
+from agentload.scheduler.weight import Weight
 from agentload.validation import model_named, validate, validate_kind
 from agentload.yaml_positions import Document, Path, shown
 from fake_provider.config import ProviderConfig
@@ -65,7 +66,7 @@ class _Tenant(Noun):
     name: Name
     count: int = Field(default=1, ge=1, le=MAX_COUNT)
     service_class: Name = Field(default="standard", alias="class")
-    weight: float = Field(default=1.0, gt=0, le=1e6)
+    weight: Weight = 1.0
     arrivals: Any = None
     users: int | None = Field(default=None, ge=1, le=10_000)
     think_s: float = Field(default=0.0, ge=0, le=3600)

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from agentload.scheduler.budget_config import BudgetConfig, BudgetsConfig, PriceConfig
 from agentload.scheduler.jobs_config import JobsSettings
 from agentload.scheduler.section import Section as _Section
+from agentload.scheduler.weight import Weight
 
 
 class WhenFull(StrEnum):
@@ -132,6 +133,14 @@ class RetryConfig(_Section):
     remembered_keys: int = Field(default=100_000, ge=1)
     """Idempotency keys of unanswered requests that are kept, at most, and a tenth of them of one tenant."""
 
+    @model_validator(mode="after")
+    def _floor_below_cap(self) -> Self:
+        if self.base_seconds > self.max_seconds:
+            raise ValueError(
+                f"base_seconds {self.base_seconds:g} is more than max_seconds {self.max_seconds:g}"
+            )
+        return self
+
 
 class EstimationConfig(_Section):
     """How the cost of a request is guessed before it runs."""
@@ -151,7 +160,7 @@ class TenantConfig(_Section):
     """One tenant's contract."""
 
     service_class: str = Field(default="standard", alias="class")
-    weight: float = Field(default=1.0, gt=0)
+    weight: Weight = 1.0
     slots: int | None = Field(default=None, ge=1)
     """Calls in flight, at most, in each pool. None: the pool's `tenant_slots`."""
     key_env: str | None = None
