@@ -172,9 +172,17 @@ def test_retries_are_counted_beside_requests() -> None:
         outcome=Outcome.REJECTED,
         final=False,
         reason="full",
+        wait_cause="retry_storm",
     )
     answered = msgspec.structs.replace(
-        refused, attempt=1, due_ns=1000, sent_ns=1000, ended_ns=2_000_000, final=True, reason=None
+        refused,
+        attempt=1,
+        due_ns=1000,
+        sent_ns=1000,
+        ended_ns=2_000_000,
+        final=True,
+        reason=None,
+        wait_cause=None,
     )
     answered.outcome = Outcome.ANSWERED
     records = [answered, refused]
@@ -183,6 +191,7 @@ def test_retries_are_counted_beside_requests() -> None:
     assert (found["offered"], found["answered"], found["rejected"]) == (1, 1, 0)
     assert (found["attempts"], found["retries"], found["refused_attempts"]) == (2, 1, 1)
     assert found["reasons"] == {"full": 1}
+    assert found["wait_causes"] == {"retry_storm": 1}
 
 
 def test_faults_are_those_of_the_profile() -> None:

@@ -166,6 +166,7 @@ def _tenant(tenant: Tenant, requests: Sequence[LogicalRequest]) -> dict[str, Any
         "first_token_ms": plain(distribution(_first_token_ns(requests))),
         "inter_token_ms": plain(distribution(_inter_token_ns(requests))),
         "reasons": dict(_reasons(requests).most_common(MOST_REASONS)),
+        "wait_causes": dict(_wait_causes(requests).most_common(MOST_REASONS)),
     }
 
 
@@ -173,6 +174,12 @@ def _reasons(requests: Iterable[LogicalRequest]) -> Counter[str]:
     """Why attempts were not answered, as the gateway (or the connection) put it."""
     attempts = (attempt for request in requests for attempt in request.attempts)
     return Counter(a.reason for a in attempts if a.outcome is not Outcome.ANSWERED and a.reason is not None)
+
+
+def _wait_causes(requests: Iterable[LogicalRequest]) -> Counter[str]:
+    """Why attempts waited long or were refused, where the gateway says so (`desc` of Server-Timing)."""
+    causes = (attempt.wait_cause for request in requests for attempt in request.attempts)
+    return Counter(cause for cause in causes if cause)
 
 
 def endings(requests: Sequence[LogicalRequest]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -45,6 +46,8 @@ class HtmlReport(Report):
             tenants=tenants(summary),
             hidden_tenants=max(0, len(summary["tenants"]) - MOST_TENANTS),
             shares_note=shares_note(summary),
+            why_headings=WHY_HEADINGS,
+            why_rows=why_rows(summary),
             phase_headings=PHASE_HEADINGS,
             phase_rows=phase_rows(summary),
             figures=drawn,
@@ -226,6 +229,31 @@ def shares_note(summary: Facts) -> str:
 def _by_clients(summary: Facts) -> str:
     why = "saw nothing" if summary["provider"]["available"] else "has no ledger"
     return f"answered (the provider {why})"
+
+
+WHY_HEADINGS = ["what the gateway said", "attempts", "whose"]
+_WHY: Mapping[str, str] = {"reasons": "not answered", "wait_causes": "waited, or was refused"}
+MOST_NAMED = 4
+"""Tenants named for one reason; the others are counted."""
+
+
+def why_rows(summary: Facts) -> list[list[str]]:
+    """Why requests were not served, or not at once, in the gateway's own words: the most frequent first."""
+    rows: list[list[str]] = []
+    for key, meaning in _WHY.items():
+        found: dict[str, Counter[str]] = {}
+        for tenant, facts in summary["tenants"].items():
+            for word, count in facts[key].items():
+                found.setdefault(word, Counter())[tenant] += count
+        ordered = sorted(found.items(), key=lambda item: -item[1].total())
+        rows += [[f"{meaning}: {word}", f"{by.total():,}", _whose(by)] for word, by in ordered]
+    return rows
+
+
+def _whose(by_tenant: Counter[str]) -> str:
+    named = [f"{tenant} {count:,}" for tenant, count in by_tenant.most_common(MOST_NAMED)]
+    others = len(by_tenant) - MOST_NAMED
+    return ", ".join(named) + (f", and {others:,} more tenants" if others > 0 else "")
 
 
 PHASE_HEADINGS = ["phase", "from–to", "tenant", "offered", "answered", "p50", "p95", "p99", "answered p95"]
