@@ -34,6 +34,7 @@ from agentload.model import (
 )
 from agentload.report import series as over_time
 from agentload.report.contention import Contention, contention
+from agentload.report.jobs import job_facts
 from agentload.report.lanes import Lanes, lanes_of
 
 SCHEMA = 1
@@ -69,6 +70,7 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
         "checks": [check(verdict) for verdict in verdicts],
         "tenants": _tenants(run, counted, story, edges),
         "groups": _groups(run, counted, story, edges),
+        "jobs": job_facts(run),
         "shares": _share_window(run, story, edges),
         "phases": [_phase(run, phase, requests, lanes) for phase in run.profile.phases],
         "faults": _faults(run),

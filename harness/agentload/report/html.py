@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentload.model import NS, Status
-from agentload.report import Report, Result, figures, svg, text
+from agentload.report import Report, Result, figures, jobs, svg, text
 from agentload.report.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -46,6 +46,9 @@ class HtmlReport(Report):
             tenants=tenants(summary),
             hidden_tenants=max(0, len(summary["tenants"]) - MOST_TENANTS),
             shares_note=shares_note(summary),
+            jobs_note=jobs.NOTE,
+            job_headings=jobs.HEADINGS,
+            job_rows=jobs.rows(summary["jobs"]),
             why_headings=WHY_HEADINGS,
             why_rows=why_rows(summary),
             phase_headings=PHASE_HEADINGS,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from agentload.report import Report, Result, text
+from agentload.report import Report, Result, jobs, text
 
 MOST_TENANTS = 25
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~$@])")
@@ -82,6 +82,7 @@ def _tenants(tenants: Facts) -> Iterator[str]:
 
 
 def _machinery(summary: Facts) -> Iterator[str]:
+    yield from (f"- {escaped(line)}" for line in jobs.lines(summary["jobs"]))
     yield f"- {text.generator_line(summary['generator'], bool(summary['interrupted']))}"
     yield from (f"  - {escaped(reason)}" for reason in summary["generator"]["reasons"])
     yield f"- {text.provider_line(summary['provider'])}"

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentload.model import Status
-from agentload.report import Result, text
+from agentload.report import Result, jobs, text
 
 COLOURS: Mapping[str, str] = {Status.PASSED: "green", Status.FAILED: "red", Status.INCONCLUSIVE: "yellow"}
 MOST_TENANTS = 12
@@ -32,6 +32,7 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     hidden = len(text.folded(summary)) - MOST_TENANTS
     if hidden > 0:
         console.print(f"  … and {hidden:,} more tenants, all of them in report.json", style="dim")
+    _print_jobs(summary["jobs"], console)
     console.print()
     _print_machinery(summary, console)
     _print_paths(paths, console)
@@ -116,6 +117,15 @@ def _tenant_cells(name: str, tenant: Mapping[str, Any], ascii_only: bool) -> lis
         Text(text.refused(tenant, noun="")),
         Text(f"{tenant['retries']:,}"),
     ]
+
+
+def _print_jobs(found: Mapping[str, Any], console: Console) -> None:
+    """What became of durable jobs, a line for each tenant."""
+    if found:
+        console.print()
+        console.print(_indented(f"{jobs.NOTE}; their jobs:", 2, console), style="dim")
+    for line in jobs.lines(dict(list(found.items())[:MOST_TENANTS])):
+        console.print(_indented(line, 2, console))
 
 
 def _print_machinery(summary: Mapping[str, Any], console: Console) -> None:

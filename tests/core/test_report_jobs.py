@@ -1,0 +1,68 @@
+"""What a report says of durable jobs: how many were accepted, how they ended, and after how long."""
+
+from __future__ import annotations
+
+import msgspec
+
+import report_run
+from agentload.model import NS, JobRecord, Run, Status
+from agentload.report import Result, facts, jobs
+from agentload.report.html import HtmlReport
+from agentload.report.summary import SummaryReport
+
+
+def job(
+    seq: int, state: str | None, end_s: float | None, accepted: bool = True, phase: str = ""
+) -> JobRecord:
+    due_ns = 4 * NS
+    return JobRecord(
+        seq=seq,
+        tenant="flood",
+        service_class="standard",
+        phase=phase or recorded_phase(),
+        due_ns=due_ns,
+        deadline_ns=due_ns + 20 * NS,
+        key=str(seq),
+        steps=1,
+        accepted_ns=due_ns if accepted else None,
+        state=state,
+        ended_ns=None if end_s is None else due_ns + round(end_s * NS),
+    )
+
+
+def recorded_phase() -> str:
+    return next(phase.name for phase in report_run.profile().phases if phase.record)
+
+
+def run_with(found: list[JobRecord]) -> Run:
+    return msgspec.structs.replace(report_run.run(), jobs=found)
+
+
+def test_jobs_are_counted_by_how_they_ended_and_timed_to_the_end() -> None:
+    warm_up = next(phase.name for phase in report_run.profile().phases if not phase.record)
+    ended = [job(seq, "completed", 2.0) for seq in range(30)]
+    others = [job(30, "failed", 1.0), job(31, None, None), job(32, None, None, accepted=False)]
+    found = jobs.job_facts(run_with([*ended, *others, job(33, "completed", 1.0, phase=warm_up)]))["flood"]
+    assert (found["offered"], found["accepted"], found["completed"]) == (33, 32, 30)
+    assert (found["failed"], found["unended"], found["cancelled"]) == (1, 1, 0)
+    assert found["to_end_ms"]["p50"] == 2_000
+    assert list(jobs.lines({"flood": found})) == [
+        "flood: 32 of 33 jobs accepted, 30 completed, 1 failed, 1 unended; to the end p50 2.00 s and p95 –"
+    ]
+
+
+def test_jobs_that_nobody_saw_end_count_as_never() -> None:
+    found = jobs.job_facts(run_with([job(seq, None, None) for seq in range(20)]))["flood"]
+    assert found["to_end_ms"] | {"n": 20} == found["to_end_ms"]
+    assert found["to_end_ms"]["censored"]
+    assert jobs.rows({"flood": found})[0][-2] == "never"
+
+
+def test_the_formats_show_them_and_are_silent_where_there_are_none() -> None:
+    with_jobs = Result.of(run_with([job(seq, "completed", 2.0) for seq in range(20)]), [], Status.PASSED)
+    without = Result.of(run_with([]), [], Status.PASSED)
+    for report in (HtmlReport(), SummaryReport()):
+        assert b"20 jobs accepted" in report.render(with_jobs) or b"Durable jobs" in report.render(with_jobs)
+        assert b"obs accepted" not in report.render(without)
+        assert b"Durable jobs" not in report.render(without)
+    assert facts.summarise(run_with([]), [], Status.PASSED)["jobs"] == {}
