@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from agentload import plan, profile, targets
+from agentload.drivers.keyring import with_keys
 from agentload.drivers.processes import check_file_limit, check_port_free
 from agentload.errors import UsageError
 from agentload.faults import is_gateways
@@ -48,6 +49,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     target: Target | None
     """None: the bundled gateway, whose address is known only when it listens."""
+    warnings: tuple[str, ...] = ()
+    """Lines for the user that stop nothing."""
 
 
 def prepare(options: Options) -> Prepared:
@@ -61,8 +64,11 @@ def prepare(options: Options) -> Prepared:
     if options.quick:
         chosen = profile.quick(chosen)
     target = None
+    warnings: list[str] = []
     if options.target is not None:
         target = targets.load(options.target, os.environ, allow_hosts=options.allow_hosts)
+        names = [tenant.name for tenant in chosen.tenants]
+        target = with_keys(target, names, os.environ, warnings.append)
         target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
         _check_faults(chosen)
     seed = chosen.seed if options.seed is None else options.seed
@@ -70,7 +76,8 @@ def prepare(options: Options) -> Prepared:
     bind_address(options.bind)
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
-    return Prepared(profile=chosen, plan=plan.draw(chosen, seed), target=target)
+    drawn = plan.draw(chosen, seed)
+    return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings))
 
 
 def bind_address(bind: str) -> tuple[str, int]:

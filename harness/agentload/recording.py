@@ -26,6 +26,7 @@ from agentload.report import live_view
 from agentload.rundir import Manifest, RunDir
 from agentload.storage import read_lines
 from agentload.targets import Target
+from agentload.targets._keys import to_hand_over
 
 
 class Recording:
@@ -52,7 +53,8 @@ class Recording:
         """Start everything, drive the load, write down what happened, take everything down."""
         with Stage(self.prepared.profile, self.folder.path, self.run_id) as stage:
             target = self._set_up(stage)
-            with LiveDriver(self._master_config(target), self.folder.path, os.environ) as driver:
+            environment = {**os.environ, **to_hand_over(target.keyring)}
+            with LiveDriver(self._master_config(target), self.folder.path, environment) as driver:
                 driver.start()
                 with self.folder.samples() as samples:
                     try:

@@ -13,15 +13,15 @@ _SECRET_NAME = re.compile(
 _SECRET_TEXT = re.compile(
     r"""(bearer\s+|\bsk-)(?!\{)[^\s@'"]+ | (://[^/\s:@]*:)[^\s@/]+(?=@)""", re.IGNORECASE | re.VERBOSE
 )
-_PLACEHOLDER = "{env:"
-"""Names an environment variable instead of holding its value: worth keeping."""
+_PLACEHOLDERS = ("{env:", "{key}")
+"""They name a variable, or whose key it is, instead of holding the value: worth keeping."""
 
 
 def without_secrets(value: object) -> object:
     """A copy in which what looks like a secret is `***`.
 
     That is: values (and the second of two strings in a pair) whose name sounds like one, bearer tokens,
-    `sk-…` keys and passwords in URLs, anywhere in nested mappings and lists. `{env:NAME}` placeholders stay.
+    `sk-…` keys and passwords in URLs, anywhere in nested mappings and lists. `{env:NAME}` and `{key}` stay.
     """
     if isinstance(value, Mapping):
         pairs = cast(Mapping[object, object], value)
@@ -40,5 +40,6 @@ def sounds_secret(name: str) -> bool:
 
 
 def _named(name: str, value: object) -> object:
-    secret = isinstance(value, str) and value and _SECRET_NAME.search(name) and _PLACEHOLDER not in value
+    kept = isinstance(value, str) and any(placeholder in value for placeholder in _PLACEHOLDERS)
+    secret = isinstance(value, str) and value and _SECRET_NAME.search(name) and not kept
     return BLANK if secret else without_secrets(value)

@@ -48,6 +48,8 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
             f"{prepared.profile.duration_ns / NS:g} s, into {folder.path}",
             soft_wrap=True,
         )
+        for warning in prepared.warnings:
+            console.print(f"warning: {text.printable(warning)}", style="yellow", soft_wrap=True)
         if prepared.target is None and (beyond := slots_beyond_provider(prepared.profile)):
             console.print(f"warning: {beyond}", style="yellow", soft_wrap=True)
         recording.make()

@@ -54,6 +54,11 @@ SOUND = Seen(
 )
 
 
+def gauged(*gauges: str) -> Seen:
+    """The sound gateway, of which these values can be read."""
+    return msgspec.structs.replace(SOUND, gauges=gauges)
+
+
 def seen(*instead: Asked, calls: tuple[Call, ...] = CALLS, keys: int | None = 1) -> Seen:
     """The sound gateway, with other answers to the requests of these numbers."""
     changed = {one.seq: one for one in instead}
@@ -142,6 +147,11 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("retry-after-syntax", seen(refused(5, retry_after=None)), Chance.NO, "no Retry-After"),
         ("retry-after-present", seen(refused(5, retry_after=None)), Chance.YES, ""),
         ("stream-integrity", seen(asked(Kind.STREAMED, seq=2)), Chance.NO, "does not stream"),
+        ("bounded-memory", SOUND, Chance.NO, "needs process in the target file"),
+        ("bounded-memory", gauged("resident_bytes"), Chance.YES, ""),
+        ("queue-age-alert", gauged("waiting"), Chance.NO, "needs metrics.queue_age_s in the target file"),
+        ("queue-age-alert", gauged("waiting", "oldest_age_s"), Chance.YES, ""),
+        ("observable", gauged("waiting", "in_flight"), Chance.NO, "only the bundled gateway"),
     ],
 )
 def test_what_will_be_decided(check: str, of: Seen, expected: Chance, words: str) -> None:
@@ -170,7 +180,8 @@ def test_what_only_makes_verdicts_inconclusive_is_told_apart_from_what_must_be_m
 
 def test_checks_with_one_reason_share_a_row() -> None:
     rows = groups(prospects(SOUND))
-    assert [about for about, _, _ in rows] == ["decidable", "perhaps", "not decidable", "not decidable"]
+    assert list(dict.fromkeys(about for about, _, _ in rows)) == ["decidable", "perhaps", "not decidable"]
+    assert len({because for _, _, because in rows}) == len(rows)
     assert sum(len(names) for _, names, _ in rows) == len(checks.SEAM.names())
 
 

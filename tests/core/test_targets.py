@@ -15,7 +15,7 @@ from agentload.targets import Target
 
 SECRET = "sk-very-secret"
 ENVIRONMENT = {"GATEWAY_KEY": SECRET, "KEY_QUIET_1": "k1", "KEY_FLOOD": "k2"}
-PLACEHOLDERS = "(known: {tenant}, {class}, {env:NAME})"
+PLACEHOLDERS = "(known: {tenant}, {class}, {key}, {env:NAME})"
 ARRIVAL = Arrival(
     seq=1,
     tenant="quiet-1",

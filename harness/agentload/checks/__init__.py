@@ -38,6 +38,8 @@ class Check(BaseModel, ABC):
     """True when the check rests on our provider's ledger: without it, the judge answers inconclusive."""
     needs_attribution: ClassVar[bool] = False
     """True when it must know whose each provider call is: over 1 % unattributed makes it inconclusive."""
+    needs_samples: ClassVar[tuple[str, ...]] = ()
+    """Values of the gateway's samples without which nothing follows. A target's own are named in its file."""
     zero_tolerance: ClassVar[bool] = False
     """True when a failure stands even in a run that is void for measuring (a late generator, a stall)."""
 

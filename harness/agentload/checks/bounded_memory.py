@@ -29,13 +29,14 @@ class BoundedMemory(Check):
     down after weeks, and cannot be seen in minutes except as a line that keeps rising. The samples of a
     gauge, `resident_bytes` by default, are cut into four quarters, the first of which is warming up; the
     median of the last may exceed that of the second by `max_growth`, or by `slack`. One that rose by more,
-    from each quarter to the next, has failed. Without samples (a gateway elsewhere) nothing follows.
+    from each quarter to the next, has failed. Without samples nothing follows.
     """
 
     stalls_only_worsen = True
+    needs_samples = ("resident_bytes",)
 
     gauge: str = Field(default="resident_bytes", min_length=1)
-    """A value in the gateway's samples; `resident_bytes` is read from the bundled gateway's process."""
+    """A value in the gateway's samples; `resident_bytes` is that of its process."""
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase. They should be alike but for who the tenants are."""
     max_growth: float = Field(default=0.1, ge=0)
@@ -51,7 +52,7 @@ class BoundedMemory(Check):
             return undecided(
                 self,
                 f"{len(readings)} samples of the gateway's {self.gauge} over {lasted_s:.0f} s: at least "
-                f"{LEAST_SAMPLES} over {LEAST_S:g} s are needed (only the bundled gateway is sampled)",
+                f"{LEAST_SAMPLES} over {LEAST_S:g} s are needed (of a target whose file names its process)",
                 n=len(readings),
             )
         quarters = _quarters(readings)

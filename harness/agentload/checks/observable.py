@@ -35,6 +35,7 @@ class Observable(Check):
     """How long an answer may be under way, and a client's clock late."""
 
     stalls_only_worsen = True
+    needs_samples = (_COUNTER,)
 
     def judge(self, run: Run) -> Verdict:
         """The most requests that any sample cannot account for."""

@@ -29,6 +29,7 @@ class QueueAgeAlert(Check):
     """
 
     stalls_only_worsen = True
+    needs_samples = (_AGE, _DEPTH)
 
     max_age_s: float = Field(default=2.0, gt=0)
     """The alert's threshold, scaled to a run of a minute."""

@@ -24,6 +24,7 @@ from agentload.drivers import probe
 from agentload.drivers.stage import Stage
 from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Profile
+from agentload.report.text import printable
 from agentload.targets import Target
 
 MOST_TENANTS = 20
@@ -48,6 +49,8 @@ def run(options: order.Options, burst: int) -> int:
 def examine(options: order.Options, burst: int) -> Seen:
     """Start or take our provider, ask, and read its ledger. Raises AgentloadError."""
     prepared = order.prepare(options)
+    for warning in prepared.warnings:
+        screen.console().print(f"warning: {printable(warning)}", style="yellow", soft_wrap=True)
     assert prepared.target is not None
     return _look(options, prepared.profile, prepared.target, burst)
 

@@ -12,6 +12,7 @@ from agentload.checks import Check
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
 from agentload.model import Outcome
+from agentload.targets._metrics import GAUGES
 
 
 class Chance(StrEnum):
@@ -32,8 +33,11 @@ class Prospect(msgspec.Struct, frozen=True):
     """What the gateway must have been told for it."""
 
 
-_BUNDLED = "needs counters, or a process, that only the bundled gateway has"
-_ONLY_BUNDLED = ("observable", "queue-age-alert", "bounded-memory")
+_SAID_BY = {
+    "resident_bytes": "process",
+    **{value: f"metrics.{key}" for key, value in GAUGES.items()},
+}
+"""A value of the gateway's samples → what says where it is in a target file; others only the bundled has."""
 _JOBS = "needs durable jobs (POST /v1/jobs) in a gateway that may be killed: the bundled one"
 _OF_JOBS = ("eta-honest", "exactly-once", "lease-reclaim", "nothing-lost")
 _TOLD = {
@@ -63,11 +67,9 @@ def prospects(seen: Seen) -> list[Prospect]:
 
 
 def _prospect(name: str, check: type[Check], seen: Seen) -> Prospect:
-    for obstacle in (_nobody_served, _no_ledger, _no_marker):
+    for obstacle in (_nobody_served, _no_ledger, _no_marker, _no_gauges):
         if because := obstacle(check, seen):
             return Prospect(name, Chance.NO, because)
-    if name in _ONLY_BUNDLED:
-        return Prospect(name, Chance.NO, _BUNDLED)
     if name in _OF_JOBS:
         return Prospect(name, Chance.NO, _JOBS)
     special = _SPECIAL.get(name, _nothing)(seen)
@@ -96,6 +98,16 @@ def _no_marker(check: type[Check], seen: Seen) -> str | None:
     if "lost" in carried or seen.unmarked * 100 > len(seen.calls):
         return "must know whose each call is, and the marker gets lost"
     return "must see each call, and answers come from a cache" if "cached" in carried else None
+
+
+def _no_gauges(check: type[Check], seen: Seen) -> str | None:
+    missing = [value for value in check.needs_samples if value not in seen.gauges]
+    if not missing:
+        return None
+    if all(value in _SAID_BY for value in missing):
+        said_by = " and ".join(sorted(_SAID_BY[value] for value in missing))
+        return f"needs {said_by} in the target file"
+    return "needs counters that only the bundled gateway has"
 
 
 _Special = tuple[Chance, str] | None
@@ -134,5 +146,5 @@ _SPECIAL: Mapping[str, Callable[[Seen], _Special]] = {
     "stream-integrity": _needs_streams,
     "cancel-upstream": _sees_first_tokens,
 }
-NAMED = (*_ONLY_BUNDLED, *_OF_JOBS, *_TOLD, *_SPECIAL)
+NAMED = (*_OF_JOBS, *_TOLD, *_SPECIAL)
 """All checks that anything particular is known of; the rest need no more than what every run has."""

@@ -73,6 +73,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     upstream_keys: int | None = None
     """How many API keys our provider has met; None where it does not say."""
+    gauges: tuple[str, ...] = ()
+    """Values of its own that could be read, as they are called in a run's samples."""
 
     def of(self, *kinds: Kind) -> list[Asked]:
         """The requests of these kinds."""

@@ -6,6 +6,7 @@ import os
 
 from agentload import behaviours
 from agentload.drivers.caller import Caller
+from agentload.drivers.keyring import with_own_keys
 from agentload.drivers.load import Share
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.protocol import Assignment
@@ -30,7 +31,8 @@ class Part:
                 f"({str(config.fingerprint)[:12]}): give every host the same version and plug-ins"
             )
         self.fingerprint = plan.fingerprint
-        target = Target.from_dict(config.target, dict(os.environ))
+        names = [tenant.name for tenant in self.profile.tenants]
+        target = with_own_keys(Target.from_dict(config.target, dict(os.environ)), names, os.environ)
         target.check_tenants((tenant.name, tenant.service_class) for tenant in self.profile.tenants)
         self.caller = Caller(target, self.profile, config.run_id, self.index)
         self.cap = self._cap(config.in_flight_cap // assignment.of)

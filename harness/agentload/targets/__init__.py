@@ -19,14 +19,20 @@ import msgspec
 from agentload.errors import ProfileError, UsageError
 from agentload.model import Arrival, Environment, Job, Profile
 from agentload.registry import Seam
+from agentload.targets._keys import KeySource, variable
+from agentload.targets._metrics import MetricsPage
+from agentload.targets._process import ProcessRef
 from agentload.targets._secrets import Redactor, secrets
+from agentload.targets._tls import Trust
 from agentload.targets._urls import chat_path, split_url
 from agentload.yaml_positions import on_one_line
 
 DEFAULT_MODEL = "fake-model"
-_PLACEHOLDER = re.compile(r"\{(tenant|class|env:((?:[A-Za-z0-9_]|\{tenant\})+))\}")
+_PLACEHOLDER = re.compile(r"\{(tenant|class|key|env:((?:[A-Za-z0-9_]|\{tenant\})+))\}")
 _NOT_IN_FIELDS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 _MS = 1_000_000
+_SECRET_FIELDS = ("environment", "keyring")
+"""Never shown, compared or written down."""
 
 
 class ProviderExpectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +62,17 @@ class Target:
     tls: bool = False
     model: str = DEFAULT_MODEL
     templates: tuple[tuple[str, str], ...] = ()
-    """Header fields with `{tenant}`, `{class}` and `{env:NAME}` still in them."""
+    """Header fields with `{tenant}`, `{class}`, `{key}` and `{env:NAME}` still in them."""
     provider: ProviderExpectation = field(default_factory=ProviderExpectation)
+    keys: KeySource | None = None
+    """Where the tenants' keys are; they are in `keyring` once they have been read."""
+    trust: Trust | None = None
+    health: str | None = None
+    """Path that answers 2xx when the target is ready."""
+    metrics: MetricsPage | None = None
+    process: ProcessRef | None = None
+    keyring: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    """Tenant → key."""
     environment: Environment = field(default_factory=dict[str, str], repr=False, compare=False)
 
     @property
@@ -84,9 +99,7 @@ class Target:
         self, tenant: str, service_class: str, workflow: str, attempt: int
     ) -> list[tuple[str, str]]:
         """The first of those: the same for every job of a tenant's workflow. Raises as above."""
-        mapped = [
-            (name, _fill(text, tenant, service_class, self.environment)) for name, text in self.templates
-        ]
+        mapped = [(name, self._filled(text, tenant, service_class)) for name, text in self.templates]
         envelope = [
             ("X-Service-Class", service_class),
             ("X-Workflow", workflow),
@@ -109,12 +122,14 @@ class Target:
 
     def redactor(self) -> Redactor:
         """Blanks the keys of this target in whatever is copied from its answers. Make it once a run."""
-        return Redactor(secrets((text for _, text in self.templates), self.environment))
+        named = secrets((text for _, text in self.templates), self.environment)
+        return Redactor([*named, *self.keyring.values()])
 
     def refuse_strangers(self, allowed: Collection[str]) -> None:
         """Only this machine is loaded unless the user said otherwise. Raises UsageError."""
-        running = self.provider.running
-        for host in (self.host, *([split_url(running).host] if running else ())):
+        metrics = None if self.metrics is None else self.metrics.url
+        others = (split_url(url).host for url in (self.provider.running, metrics) if url)
+        for host in dict.fromkeys((self.host, *others)):
             if not is_loopback(host) and host.lower() not in {name.lower() for name in allowed}:
                 raise UsageError(
                     f"--target {self.name}: {host} is not this machine; "
@@ -122,8 +137,10 @@ class Target:
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-like data, for workers and for the run folder; without the environment, so without keys."""
-        fields = {name: value for name, value in vars(self).items() if name != "environment"}
+        """As JSON-like data, for workers and the run folder: without keys, or commands that may hold any."""
+        fields = {name: value for name, value in vars(self).items() if name not in _SECRET_FIELDS}
+        for name in ("keys", "process"):
+            fields[name] = None if fields[name] is None else fields[name].without_arguments()
         return cast("dict[str, Any]", msgspec.to_builtins(fields))
 
     @classmethod
@@ -135,10 +152,22 @@ class Target:
         taken = {name.lower() for name, _ in self.templates}
         return [field for field in envelope if field[0].lower() not in taken]
 
+    def _filled(self, template: str, tenant: str, service_class: str) -> str:
+        """Raises ProfileError when a key is missing."""
+
+        def value(match: re.Match[str]) -> str:
+            if match[2] is not None:
+                return _of_environment(variable(match[2], tenant), self.environment)
+            if match[1] == "key":
+                return _of_keyring(tenant, self.keyring)
+            return tenant if match[1] == "tenant" else service_class
+
+        return _PLACEHOLDER.sub(value, template)
+
     def _wrong_fields(self, tenant: str, service_class: str) -> Iterator[str]:
         for name, text in self.templates:
             try:
-                value = _fill(text, tenant, service_class, self.environment)
+                value = self._filled(text, tenant, service_class)
             except ProfileError as error:
                 yield f"{self.name}: headers.{name}: {error}"
             else:
@@ -231,16 +260,16 @@ def unknown_placeholder(text: str) -> str | None:
     return rest[0] if rest else None
 
 
-def _fill(text: str, tenant: str, service_class: str, environment: Environment) -> str:
-    def value(match: re.Match[str]) -> str:
-        if match[2] is None:
-            return tenant if match[1] == "tenant" else service_class
-        name = match[2].replace("{tenant}", re.sub(r"[^A-Za-z0-9]", "_", tenant).upper())
-        if name not in environment:
-            raise ProfileError(f"the environment variable {name} is not set")
-        return environment[name]
+def _of_environment(name: str, environment: Environment) -> str:
+    if name not in environment:
+        raise ProfileError(f"the environment variable {name} is not set")
+    return environment[name]
 
-    return _PLACEHOLDER.sub(value, text)
+
+def _of_keyring(tenant: str, keyring: Mapping[str, str]) -> str:
+    if tenant not in keyring:
+        raise ProfileError(f"{{key}}: there is no key for {tenant}")
+    return keyring[tenant]
 
 
 def _moving(arrival: Arrival, now_ns: int) -> Iterator[tuple[str, str]]:

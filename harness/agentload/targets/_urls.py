@@ -20,6 +20,13 @@ class Address(NamedTuple):
     port: int
     path: str
 
+    @property
+    def root(self) -> str:
+        """The URL without a path."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == (443 if self.tls else 80) else f":{self.port}"
+        return f"{'https' if self.tls else 'http'}://{host}{port}"
+
 
 def split_url(url: str) -> Address:
     """Take an http(s) URL apart. Raises ValueError with a message that fits behind "where: "."""

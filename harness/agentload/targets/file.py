@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -18,6 +19,10 @@ from agentload.targets import (
     is_loopback,
     unknown_placeholder,
 )
+from agentload.targets._keys import KeysSection
+from agentload.targets._metrics import MetricsSection
+from agentload.targets._process import ProcessSection
+from agentload.targets._tls import TlsSection
 from agentload.targets._urls import Address, chat_path, is_path, split_url
 from agentload.validation import validate
 from agentload.yaml_positions import Document, compose, read_text, shown
@@ -44,9 +49,14 @@ class _Source(Noun):
     model: str = Field(default=DEFAULT_MODEL, min_length=1)
     tenant_header: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
+    keys: KeysSection | None = None
+    tls: TlsSection | None = None
+    health: str | None = None
+    metrics: MetricsSection | None = None
+    process: ProcessSection | None = None
     provider: _Provider | None = None
 
-    @field_validator("path")
+    @field_validator("path", "health")
     @classmethod
     def _is_path(cls, path: str | None) -> str | None:
         if path is not None and not is_path(path):
@@ -63,7 +73,7 @@ class File(TargetReader):
           Authorization: "Bearer {env:GATEWAY_KEY_{tenant}}"    # GATEWAY_KEY_QUIET_1 for the tenant quiet-1
         provider: {listens: "127.0.0.1:9100"}                   # the upstream in your gateway's own config
 
-    Header values may hold `{tenant}`, `{class}` and `{env:NAME}`; keys belong into the environment.
+    Header values may hold `{tenant}`, `{class}`, `{env:NAME}` and, where there are `keys:`, `{key}`.
     """
 
     def claims(self, text: str) -> bool:
@@ -85,6 +95,7 @@ class File(TargetReader):
         assert source is not None  # else there was a problem
         assert address is not None
         provider = source.provider or _Provider.model_construct()
+        folder = Path(text).parent
         return Target(
             name=text,
             host=address.host,
@@ -94,6 +105,11 @@ class File(TargetReader):
             model=source.model,
             templates=tuple(templates),
             provider=ProviderExpectation(listens=provider.listens, running=provider.running),
+            keys=None if source.keys is None else source.keys.source(folder),
+            trust=None if source.tls is None else source.tls.trust(folder),
+            health=source.health,
+            metrics=None if source.metrics is None else source.metrics.page(address.root),
+            process=None if source.process is None else source.process.ref(folder),
             environment=environment,
         )
 
@@ -109,7 +125,7 @@ def _address(document: Document) -> Address | None:
 
 
 def _templates(document: Document) -> list[tuple[str, str]]:
-    """The header fields, checked; without any, tenants are named as with a bare URL."""
+    """The header fields, checked; without any, tenants are named as with a bare URL, or by their keys."""
     named: Any = document.get(("tenant_header",))
     given: Any = document.get(("headers",))
     templates = [(k, v) for k, v in given.items() if isinstance(v, str)] if isinstance(given, dict) else []
@@ -121,17 +137,33 @@ def _templates(document: Document) -> list[tuple[str, str]]:
             _check_name(document, ("headers", name), name)
             unknown = unknown_placeholder(text)
             if unknown is not None:
-                message = f"unknown placeholder {unknown} (known: {{tenant}}, {{class}}, {{env:NAME}})"
+                message = (
+                    f"unknown placeholder {unknown} (known: {{tenant}}, {{class}}, {{key}}, {{env:NAME}})"
+                )
                 document.complain(("headers", name), message)
             if _is_literal_key(name, text):
                 document.complain(("headers", name), "is a key: put it into the environment: {env:NAME}")
+    if document.get(("keys",)) is not None:
+        return _with_key(document, templates)
+    for name, text in templates:
+        if "{key}" in text:
+            document.complain(("headers", name), "there are no keys: add keys: {file: keys.yaml}")
     return templates or [("Authorization", "Bearer {tenant}"), ("X-Tenant", "{tenant}")]
+
+
+def _with_key(document: Document, templates: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Keys are sent as the usual bearer unless a header says how."""
+    if any("{key}" in text for _, text in templates):
+        return templates
+    if any(name.lower() == "authorization" for name, _ in templates):
+        document.complain(("keys",), "no header holds {key}: say in headers which one does")
+    return [("Authorization", "Bearer {key}"), *templates]
 
 
 def _is_literal_key(name: str, text: str) -> bool:
     """A key that stands in the file itself ends up in copies of it; one made of placeholders does not."""
     secret = sounds_secret(name) and name.lower() not in _KEYS_OF_NOTHING
-    return secret and bool(text) and "{env:" not in text and "{tenant}" not in text
+    return secret and bool(text) and not any(one in text for one in ("{env:", "{key}", "{tenant}"))
 
 
 def _check_name(document: Document, path: tuple[str, ...], name: str) -> None:
