@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import uvicorn
 
 from fake_provider.app import build
+from fake_provider.collector import collected_when_idle
 from fake_provider.host import Host
 from fake_provider.transport import LendingProtocol
 
@@ -90,7 +91,8 @@ async def serve(
         _watch(parent_pipe, lambda: loop.call_soon_threadsafe(stop))
     host.start()
     try:
-        await asyncio.gather(server.serve(sockets=[sock]), _when_started(server, ready))
+        async with collected_when_idle(lambda: len(host.peers)):
+            await asyncio.gather(server.serve(sockets=[sock]), _when_started(server, ready))
     finally:
         host.close()
 
