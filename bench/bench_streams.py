@@ -44,8 +44,6 @@ class Case:
     every_ms: int
     open_s: float
     events: int
-    chunk_ms: int = 0
-    """Tokens come every `every_ms`; with this, events come so far apart and carry several."""
 
     def config(self) -> dict[str, Any]:
         """What the provider is told to be: nothing is drawn, so that the reader knows what is due when."""
@@ -55,7 +53,11 @@ class Case:
     def request(self, seq: int) -> bytes:
         """One call."""
         marker = Marker(run=0, tenant=0, seq=seq, attempt=0, output_tokens=self.events)
-        asked = {"model": "m", "messages": [{"role": "user", "content": message(marker, 200)}], "stream": True}
+        asked = {
+            "model": "m",
+            "messages": [{"role": "user", "content": message(marker, 200)}],
+            "stream": True,
+        }
         return post(CHAT, asked, {})
 
 
@@ -67,11 +69,16 @@ CASES = (
 
 def main() -> None:
     """Print some lines for each case."""
+    if sys.platform != "linux":
+        print("  left out: it needs Linux's epoll, affinity and schedstat")
+        return
     parser = argparse.ArgumentParser(description="concurrent slow streams of the fake provider")
     parser.add_argument("--streams", type=int, help="instead of 5,000")
     parser.add_argument("--every-ms", type=int, help="between the events of one stream")
     parser.add_argument("--seconds", type=float, default=15, help="how long each stream lasts")
-    parser.add_argument("--real-time", action="store_true", help="ask the system to run both before all others")
+    parser.add_argument(
+        "--real-time", action="store_true", help="ask the system to run both before all others"
+    )
     options = parser.parse_args()
     cases: tuple[Case, ...] = CASES
     if options.streams or options.every_ms:
@@ -112,7 +119,8 @@ def measure(child: Child, case: Case, real_time: bool) -> list[str]:
         f"at most {most_at_once(ledger['entries']):,} in service; {cpu_s / passed_s:.0%} of a core, "
         f"{1e6 * cpu_s / events:.0f} µs CPU an event with its share of the opening, "
         f"{peak / case.streams / 1024:.0f} KiB a stream",
-        f"late by the provider's own clock: p50 {own['p50']:.1f} p99 {own['p99']:.1f} max {own['max']:.1f} ms",
+        f"late by the provider's own clock: p50 {own['p50']:.1f} p99 {own['p99']:.1f} "
+        f"max {own['max']:.1f} ms",
         f"late where they are read:         p50 {at(late_ms, 0.5):.1f} p99 {at(late_ms, 0.99):.1f} "
         f"max {late_ms[-1]:.1f} ms",
         f"waited for a processor: the provider {waited / passed_s:.1%}, the reader {read['waited']:.1%}"

@@ -2,10 +2,11 @@
 
     python bench/stream_reader.py PORT STREAMS OPEN_S < REQUESTS > ARRIVALS
 
-`REQUESTS`: a msgpack list of whole HTTP requests, one for each stream; they are sent evenly over OPEN_S seconds.
-Ends when every answer has ended. `ARRIVALS`: msgpack {"arrivals": [[instants of each stream's events]],
-"waited": its own run-queue wait as a share of its time}. An instant is on the monotonic clock, in ns, and is taken before the
-bytes are looked at. A client of asyncio would be the slower of the two, and so measure itself.
+`REQUESTS`: a msgpack list of whole HTTP requests, one for each stream, which are sent evenly over OPEN_S
+seconds. It ends when every answer has ended. `ARRIVALS`: msgpack {"arrivals": [[instants of each stream's
+events]], "waited": its own run-queue wait as a share of its time}. An instant is on the monotonic clock, in
+ns, and is taken before the bytes are looked at. A client of asyncio would be the slower of the two, and so
+measure itself.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Readers:
 
 
 def run_queue_wait_s(pid: str = "self") -> float:
-    """Seconds that a process was ready to run and did not (proc_pid_schedstat(5)); 0 where that is not told."""
+    """Seconds that a process could have run and did not (/proc/PID/schedstat); 0 where that is not told."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / NS
     except OSError:
