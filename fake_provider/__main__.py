@@ -10,12 +10,15 @@ import os
 import socket
 import sys
 import time
+from ipaddress import ip_address
 from pathlib import Path
 
 import uvloop
 from pydantic import ValidationError
 
+from fake_provider.address import split_bind
 from fake_provider.config import ProviderConfig
+from fake_provider.control_token import TOKEN_VARIABLE, TokenError, read_token
 from fake_provider.core import Provider
 from fake_provider.host import Host
 from fake_provider.ledger_file import LedgerFile
@@ -32,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _run(options)
-    except (_Unusable, SettingsError) as error:
+    except (_Unusable, SettingsError, TokenError) as error:
         print(f"fake_provider: {error}", file=sys.stderr)
         return 2
     return 0
@@ -44,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         description="A fake of OpenAI and Anthropic, limited in tokens per minute, with a ledger.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--bind", metavar="HOST[:PORT]", help="the same in one; beyond loopback only with a token for /_fake/"
+    )
     parser.add_argument("--port", type=int, default=9000, help="0 takes a free one (default: 9000)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings, YAML or JSON")
     parser.add_argument(
@@ -56,8 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append every ended call as a JSON line")
     parser.add_argument("--run", type=int, default=0, help="run number that markers must carry (default: 0)")
     parser.add_argument(
-        "--control-token-env", metavar="NAME", help="environment variable that holds the token for /_fake/"
+        "--token-env",
+        "--control-token-env",
+        metavar="NAME",
+        help=f"environment variable with the token for /_fake/ (default: {TOKEN_VARIABLE}, where it is set)",
     )
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with that token")
     parser.add_argument("--parent-pipe", action="store_true", help="stop when standard input ends")
     levels = ("critical", "error", "warning", "info", "debug")
     parser.add_argument("--log-level", choices=levels, default="warning", help="(default: warning)")
@@ -67,12 +77,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     if not 0 <= options.run <= 65_535:
         raise _Unusable(f"--run {options.run}: must be from 0 to 65535")
-    token = _token(options.control_token_env)
+    host, port = _address(options)
+    token = read_token(os.environ, options.token_env, options.token_file)
     config = load(options.config, options.set)
     ledger_file = None if options.ledger is None else _ledger_file(options.ledger)
     try:
         provider = _provider(config, options.run, ledger_file)
-        with _listen(options.host, options.port) as sock:
+        with _listen(host, port) as sock:
+            _refuse_open_control(host, sock, token)
             _serve(Host(provider, ledger_file), sock, token, options)
     finally:
         if ledger_file is not None:
@@ -93,13 +105,23 @@ def _serve(host: Host, sock: socket.socket, token: str | None, options: argparse
         runner.run(serving)
 
 
-def _token(name: str | None) -> str | None:
-    if name is None:
-        return None
-    token = os.environ.get(name)
-    if not token:
-        raise _Unusable(f"--control-token-env {name}: that environment variable is not set")
-    return token
+def _address(options: argparse.Namespace) -> tuple[str, int]:
+    if options.bind is None:
+        return options.host, options.port
+    try:
+        return split_bind(options.bind, options.port)
+    except ValueError as error:
+        raise _Unusable(f"--bind {options.bind}: {error}") from None
+
+
+def _refuse_open_control(host: str, sock: socket.socket, token: str | None) -> None:
+    """Calls are anybody's; who may empty the ledger and bring faults about is not."""
+    if token is None and not ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback:
+        raise _Unusable(
+            f"{host} is reachable from other hosts, and the control of this provider would be open to them: "
+            f"put a token into the environment variable {TOKEN_VARIABLE} (openssl rand -hex 16 makes one), "
+            "or name its --token-file"
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from fake_provider import faults
 from fake_provider.config import FaultSpec
 from fake_provider.faults import Fault
+from fake_provider.hold import LONGEST_S
 from fake_provider.host import Host
 from fake_provider.settings import SettingsError, explain, validated
 
@@ -38,6 +39,7 @@ class Control:
             ("GET", "/stats", self.stats),
             ("GET", "/tools", self.tools),
             ("POST", "/reset", self.reset),
+            ("POST", "/hold", self.hold),
             ("GET", "/faults", self.faults),
             ("POST", "/faults", self.add_faults),
             ("DELETE", "/faults", self.remove_faults),
@@ -46,20 +48,27 @@ class Control:
         return [Route(f"/_fake{path}", self._door(handle), methods=[verb]) for verb, path, handle in table]
 
     async def health(self, _: Request) -> Response:
-        """`{ok, now_ns, pid, run}`; `now_ns` is the monotonic clock that all times are on."""
-        run = self._host.provider.ledger.run
-        return _json({"ok": True, "now_ns": self._host.clock_ns(), "pid": os.getpid(), "run": run})
+        """`{ok, now_ns, pid, run, held_s}`; `now_ns` is the monotonic clock that all times are on."""
+        run, now_ns = self._host.provider.ledger.run, self._host.clock_ns()
+        held_s = self._host.hold.left_s(now_ns)
+        return _json({"ok": True, "now_ns": now_ns, "pid": os.getpid(), "run": run, "held_s": held_s})
 
-    async def ledger(self, _: Request) -> Response:
-        """Every call of the run, the sums, and how late this process was."""
+    async def ledger(self, request: Request) -> Response:
+        """Every call of the run, the sums, and how late this process was.
+
+        `?start=N&most=M`: only M entries from the N-th (from 0) on; `listed` says how many there are.
+        """
         provider = self._host.provider
+        entries = provider.ledger.entries
+        start, most = _number(request, "start", 0), _number(request, "most", len(entries))
         return _json(
             {
                 "now_ns": self._host.clock_ns(),
                 "run": provider.ledger.run,
                 "counts": provider.ledger.counts,
                 "unattributed": provider.unattributed(),
-                "entries": provider.ledger.entries,
+                "listed": len(entries),
+                "entries": entries[start : start + most],
                 **self._host.health(),
             }
         )
@@ -73,20 +82,41 @@ class Control:
         return _json(self._host.tools.ledger(self._host.clock_ns()))
 
     async def reset(self, request: Request) -> Response:
-        """`{run, config?}`: a new run with an empty ledger and full buckets."""
+        """`{run, config?, hold_s?}`: a new run with an empty ledger and full buckets; 409 while another run
+        holds the provider."""
         asked = await _object(request)
-        run, config = asked.pop("run", None), asked.pop("config", None)
-        if type(run) is not int or not 0 <= run <= 65_535:
-            raise _Refused(f"run: must be a number from 0 to 65535, got {run!r:.80}")
-        if asked:
-            raise _Refused(f"{next(iter(asked))}: no such field (known: run, config)")
+        run, config, hold_s = _run(asked), asked.pop("config", None), _seconds(asked, "hold_s")
+        _nothing_else(asked, "run, config, hold_s")
         provider = self._host.provider
         new = provider.config if config is None else validated(config, "config")
         now_ns = self._host.clock_ns()
+        self._refuse_another(run, now_ns)
+        self._host.hold.take(run, now_ns, hold_s)
         provider.reset(now_ns, run, new)
         self._host.tools.reset(run)
         self._host.restart()
         return _json({"run": run, "now_ns": now_ns})
+
+    async def hold(self, request: Request) -> Response:
+        """`{run, seconds}`: the run goes on and has the provider for itself for so long; 0 lets it go.
+
+        409 when it is no longer its run: another one has begun.
+        """
+        asked, now_ns = await _object(request), self._host.clock_ns()
+        run, seconds = _run(asked), _seconds(asked, "seconds")
+        _nothing_else(asked, "run, seconds")
+        self._refuse_another(run, now_ns)
+        current = self._host.provider.ledger.run
+        if run != current:
+            raise _Taken(f"the run here is number {current}, not {run}: another one has begun")
+        self._host.hold.take(run, now_ns, seconds)
+        return _json({"run": run, "now_ns": now_ns})
+
+    def _refuse_another(self, run: int, now_ns: int) -> None:
+        hold = self._host.hold
+        if hold.bars(run, now_ns):
+            left_s = hold.left_s(now_ns)
+            raise _Taken(f"run number {hold.run} has this provider for itself, for {left_s:.0f} s at least")
 
     async def faults(self, _: Request) -> Response:
         """The faults on the timeline, and which kinds there are."""
@@ -125,6 +155,8 @@ class Control:
                 return _error(403, "control is for loopback peers, or for whoever shows the control token")
             try:
                 return await handle(request)
+            except _Taken as error:
+                return _error(409, str(error.args[0]))
             except (_Refused, SettingsError, LookupError) as error:
                 return _error(400, str(error.args[0]))
             except ValidationError as error:
@@ -141,6 +173,38 @@ class Control:
 
 class _Refused(Exception):
     """A control request that cannot be done; its text says why."""
+
+
+class _Taken(Exception):
+    """Another run has the provider; its text says which."""
+
+
+def _run(asked: dict[str, Any]) -> int:
+    run = asked.pop("run", None)
+    if type(run) is not int or not 0 <= run <= 65_535:
+        raise _Refused(f"run: must be a number from 0 to 65535, got {run!r:.80}")
+    return run
+
+
+def _seconds(asked: dict[str, Any], name: str) -> float:
+    seconds = asked.pop(name, 0)
+    if type(seconds) not in (int, float) or not 0 <= seconds <= LONGEST_S:
+        raise _Refused(f"{name}: must be a number from 0 to {LONGEST_S:g}, got {seconds!r:.80}")
+    return float(seconds)
+
+
+def _nothing_else(asked: dict[str, Any], known: str) -> None:
+    if asked:
+        raise _Refused(f"{next(iter(asked))}: no such field (known: {known})")
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    given = request.query_params.get(name)
+    if given is None:
+        return otherwise
+    if not (given.isascii() and given.isdigit() and len(given) <= 12):
+        raise _Refused(f"{name}: must be a whole number from 0, got {given!r:.80}")
+    return int(given)
 
 
 def _fault(asked: Any, now_ns: int) -> Fault:

@@ -10,6 +10,7 @@ from typing import Any
 from fake_provider.call import Call
 from fake_provider.core import Provider
 from fake_provider.heartbeat import Heartbeat, Lateness
+from fake_provider.hold import Hold
 from fake_provider.ledger_file import LedgerFile
 from fake_provider.tools import ToolDesk
 from fake_provider.transport import Peer
@@ -25,6 +26,7 @@ class Host:
         self.clock_ns = time.monotonic_ns
         self.heartbeat = Heartbeat(self.clock_ns)
         self.lateness = Lateness()
+        self.hold = Hold()
         self.stopping = False
         self.peers: dict[int, Peer] = {}
         """Who waits for the answer of each call in flight, by the call's number."""

@@ -24,9 +24,9 @@ PURE_PACKAGES = (
     "mutants", "evidence", "client", "experiments",
 )  # fmt: skip
 PURE_MODULES = (
-    "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle", "gateway/core",
-    "gateway/envelope", "gateway/answers", "gateway/usage", "gateway/protocol", "gateway/failures",
-    "gateway/comeback", "gateway/rate_limit_fields",
+    "clock_alignment", "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle",
+    "gateway/core", "gateway/envelope", "gateway/answers", "gateway/usage", "gateway/protocol",
+    "gateway/failures", "gateway/comeback", "gateway/rate_limit_fields",
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
     "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
     "gateway/books", "gateway/boundaries", "gateway/histogram", "gateway/job_figures",

@@ -54,7 +54,11 @@ TargetOption = Annotated[
 PolicyOption = Annotated[str | None, typer.Option(help="Policy of the bundled gateway: sfq, fifo …")]
 WorkersOption = Annotated[int, typer.Option(min=1, max=64, help="Locust worker processes.")]
 ProviderOption = Annotated[
-    str | None, typer.Option(metavar="URL", help="A fake provider that runs already; else one is started.")
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A fake provider that runs already, its token in AGENTLOAD_PROVIDER_TOKEN; else one is started.",
+    ),
 ]
 ProviderPortOption = Annotated[
     int, typer.Option(min=0, max=65535, help="Fixed port for our provider, for a target's configuration.")
@@ -463,14 +467,42 @@ def serve(
 def provider(
     port: PortOption = 9000,
     host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST[:PORT]", help="The same in one; beyond loopback with a token.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(help="Token for its control. `ps` shows it: better in AGENTLOAD_PROVIDER_TOKEN."),
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the token.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the token.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML or JSON of the provider.")] = None,
     settings: ProviderSetOption = None,
     ledger: Annotated[Path | None, typer.Option(help="Append every ended call to this file.")] = None,
 ) -> None:
-    """Run the fake TPM-limited provider by itself."""
+    """Run the fake TPM-limited provider by itself.
+
+    On another host, with --bind and a token, `agentload run … --provider URL` drives it from here.
+    """
+    if token is not None:
+        if token_env is not None or token_file is not None:
+            raise UsageError("--token: give it, or --token-env, or --token-file, but one of them only")
+        # From here on only the environment knows it: the process that serves shows none in its command line.
+        os.environ["AGENTLOAD_PROVIDER_TOKEN"] = token
     _exec(
         "fake_provider",
-        {"--port": port, "--host": host, "--config": config, "--ledger": ledger, "--set": settings or []},
+        {
+            "--port": port,
+            "--host": host,
+            "--bind": bind,
+            "--token-env": token_env,
+            "--token-file": token_file,
+            "--config": config,
+            "--ledger": ledger,
+            "--set": settings or [],
+        },
     )
 
 

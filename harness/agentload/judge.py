@@ -14,8 +14,15 @@ from pydantic import ValidationError
 
 from agentload.checks import Check, PhaseRef, make, references
 from agentload.errors import UsageError
-from agentload.evidence.history import counted_phases, end_ns, from_sent, without_undecided, without_windows
-from agentload.evidence.verdicts import seconds
+from agentload.evidence.history import (
+    counted_phases,
+    end_ns,
+    from_sent,
+    without_undecided,
+    without_windows,
+)
+from agentload.evidence.moved_ledger import with_ledger_moved
+from agentload.evidence.verdicts import milliseconds, seconds
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
 
@@ -79,6 +86,17 @@ class _Views:
         return without_windows(self.settled, windows)
 
     @cached_property
+    def with_moved_ledger(self) -> list[tuple[Run, str]]:
+        """The run as it would be if the provider's clock were wrong by as much as it may be, either way."""
+        by_ns = self.run.clock_uncertainty_ns
+        if not by_ns or not self.settled.ledger:
+            return []
+        return [
+            (with_ledger_moved(self.settled, -by_ns), "earlier"),
+            (with_ledger_moved(self.settled, by_ns), "later"),
+        ]
+
+    @cached_property
     def from_sent(self) -> Run | None:
         late = any(r.sent_ns != r.due_ns and r.outcome is not Outcome.UNSENT for r in self.settled.records)
         return from_sent(self.settled) if late else None
@@ -110,8 +128,8 @@ def _judge_what_there_is(name: str, check: Check, views: _Views) -> Verdict:
 def _missing(check: Check, run: Run) -> str | None:
     """What the check needs and the run has not."""
     if (check.needs_ledger or check.needs_attribution) and not run.ledger_available:
-        mend = "put agentload's provider behind the gateway"
-        if run.interrupted is not None:
+        mend = run.no_ledger_because or "put agentload's provider behind the gateway"
+        if run.interrupted is not None and not run.no_ledger_because:
             mend = f"it is fetched at the end, before which the run ended ({run.interrupted})"
         return f"this check rests on our provider's ledger, and the run has none: {mend}"
     answered = any(record.outcome is Outcome.ANSWERED for record in run.records)
@@ -134,6 +152,9 @@ def _judge_with_doubts(name: str, check: Check, views: _Views) -> Verdict:
         cut = _cut_short(name, check, verdict, views)
         verdict.because = f"{cut}; so far, {verdict.because}" if cut else verdict.because
         return verdict
+    doubtful = _clocks_differ(name, check, verdict, views)
+    if doubtful is not None:
+        return _doubted(verdict, doubtful)
     if verdict.status is Status.FAILED and check.zero_tolerance:
         return verdict
     # Checks of zero tolerance count what must never be, at whatever time: only the others depend on timing.
@@ -225,6 +246,23 @@ def _sent_late(name: str, check: Check, verdict: Verdict, views: _Views) -> str 
         f"the generator's own lateness decides: counted from when requests were really sent, the verdict is "
         f"{again.status}; use more workers or a quieter machine"
     )
+
+
+def _clocks_differ(name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
+    """The provider's clock is known to half a round trip: no verdict may rest on less.
+
+    Zero tolerance is no exception: what is in doubt is not how the load was generated, but what was seen.
+    """
+    for moved, which in views.with_moved_ledger:
+        again = _safely(name, check, moved)
+        if again.status is not verdict.status:
+            about = milliseconds(views.run.clock_uncertainty_ns)
+            return (
+                f"the clocks here and at the provider agree only within ± {about}, and with the provider's "
+                f"times so much {which} the verdict is {again.status}: run it nearer to the provider, over a "
+                "quicker and quieter network"
+            )
+    return None
 
 
 _DOUBTS: tuple[_Doubt, ...] = (_cut_short, _bad_generator, _machine_stalled, _sent_late)

@@ -346,6 +346,8 @@ class LedgerEntry(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """It arrived before an instant its caller had been told to wait for."""
     retry_header: int | None = None
     """`x-stainless-retry-count`, when present."""
+    reason: str | None = None
+    """Which limit or fault refused or cut it, in the provider's words."""
 
 
 class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -496,6 +498,10 @@ class Run(msgspec.Struct, kw_only=True):
     """Provider calls that carried no valid marker."""
     ledger_available: bool = True
     """False when the provider is somebody else's: checks that need the ledger are then inconclusive."""
+    no_ledger_because: str = ""
+    """Why there is none, in words; empty when it was lost with the run's process."""
+    clock_uncertainty_ns: int = 0
+    """By so much the ledger's times may be off from the clients', either way; 0 where one clock told both."""
     interrupted: str | None = None
     """Why the run ended early, in words; None when it ran to its end."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)

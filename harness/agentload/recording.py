@@ -12,12 +12,14 @@ import msgspec
 from rich.console import Console
 
 from agentload import rundir, targets
+from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import probe, protocol
 from agentload.drivers.health import reassess
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
+from agentload.drivers.provider_control import ProviderLedger, ProviderTakenError, token_of
 from agentload.drivers.sampler import Sampler
-from agentload.drivers.stage import ProviderLedger, Stage
+from agentload.drivers.stage import Stage
 from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.interrupts import INTERRUPTED
 from agentload.model import NS, Profile, RequestRecord, Sample, Stall
@@ -51,7 +53,8 @@ class Recording:
 
     def make(self) -> None:
         """Start everything, drive the load, write down what happened, take everything down."""
-        with Stage(self.prepared.profile, self.folder.path, self.run_id) as stage:
+        token = token_of(os.environ)
+        with Stage(self.prepared.profile, self.folder.path, self.run_id, token) as stage:
             target = self._set_up(stage)
             environment = {**os.environ, **to_hand_over(target.keyring)}
             with LiveDriver(self._master_config(target), self.folder.path, environment) as driver:
@@ -190,20 +193,40 @@ class Recording:
 
     def _write_down(self, stage: Stage, driver: LiveDriver) -> None:
         """The ledger on the run's clock, the generator's health with the provider's stalls, the manifest."""
-        raw = stage.ledger()
-        if not raw.complete and self.ended_by is None:
-            self.ended_by = UnreachableError("the provider no longer answers: its ledger is incomplete")
-            self.manifest.interrupted = self.manifest.interrupted or self.ended_by.lines[0]
-        names = [tenant.name for tenant in self.prepared.profile.tenants]
-        entries = rundir.ledger_from_provider(raw.entries, names, self.manifest.t0_ns)
-        with self.folder.ledger() as ledger:
-            ledger.extend(entries)
+        stage.read_clock_again()
+        self.manifest.provider_clock = stage.clock
+        raw = self._write_ledger(stage)
         self._write_tools(stage)
-        self._complete_health(driver, raw)
+        self._complete_health(driver, raw, stage.clock)
         self.manifest.unattributed = raw.strangers
         self.manifest.finished = True
         self.manifest.lines = self.folder.lines()
         self.folder.write_manifest(self.manifest)
+
+    def _write_ledger(self, stage: Stage) -> ProviderLedger:
+        names, t0_ns = [tenant.name for tenant in self.prepared.profile.tenants], self.manifest.t0_ns
+        with self.folder.ledger() as ledger:
+            try:
+                raw = stage.ledger(
+                    lambda page: ledger.extend(rundir.ledger_from_provider(page, names, t0_ns, stage.clock))
+                )
+            except ProviderTakenError as taken:
+                self._without_ledger(taken, taken.lines[0])
+                return ProviderLedger()
+        if not raw.complete:
+            incomplete = UnreachableError("the provider no longer answers: its ledger is incomplete")
+            self.ended_by = self.ended_by or incomplete
+            self.manifest.interrupted = self.manifest.interrupted or incomplete.lines[0]
+        if dropped := raw.counts.get("entries_dropped", 0):
+            full = f"it was full, and {dropped:,} calls are missing: raise provider.max_ledger_entries"
+            self._without_ledger(InconclusiveError(f"the provider's ledger: {full}"), full)
+        return raw
+
+    def _without_ledger(self, error: AgentloadError, because: str) -> None:
+        """What there is of it would be misread."""
+        self.ended_by = self.ended_by or error
+        self.manifest.ledger_available = False
+        self.manifest.no_ledger_because = because
 
     def _write_tools(self, stage: Stage) -> None:
         """The tools' ledger, where jobs may have called any."""
@@ -216,9 +239,9 @@ class Recording:
             self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
             return
         with self.folder.tools() as tools:
-            tools.extend(rundir.tools_from_provider(entries, self.manifest.t0_ns))
+            tools.extend(rundir.tools_from_provider(entries, self.manifest.t0_ns, stage.clock))
 
-    def _complete_health(self, driver: LiveDriver, raw: ProviderLedger) -> None:
+    def _complete_health(self, driver: LiveDriver, raw: ProviderLedger, clock: ClockAlignment | None) -> None:
         """Judge the generator by its records, and add the provider's stalls; a dead driver left nothing."""
         try:
             health = driver.result()
@@ -233,7 +256,7 @@ class Recording:
         )
         t0_ns = self.manifest.t0_ns
         for stall in raw.stalls:
-            start, end = int(stall["start_ns"]) - t0_ns, int(stall["end_ns"]) - t0_ns
+            start, end = (rundir.on_the_run(int(stall[at]), t0_ns, clock) for at in ("start_ns", "end_ns"))
             if end > 0 and t0_ns:
                 health.stalls.append(Stall(start_ns=start, end_ns=end, where="provider"))
         self.folder.write_health(health)

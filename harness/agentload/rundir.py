@@ -25,8 +25,10 @@ import msgspec
 from pydantic import ValidationError
 
 from agentload import plan as planning
+from agentload.clock_alignment import ClockAlignment
 from agentload.errors import UsageError
 from agentload.model import (
+    NS,
     CallEnding,
     Distribution,
     GeneratorHealth,
@@ -94,6 +96,10 @@ class Manifest(msgspec.Struct, kw_only=True):
     finished: bool = False
     unattributed: int = 0
     ledger_available: bool = True
+    no_ledger_because: str = ""
+    """Why the run has no ledger, in words, where there is more to say than that it died."""
+    provider_clock: ClockAlignment | None = None
+    """Of a provider with another monotonic clock than ours; the ledger is on the run's clock already."""
     interrupted: str | None = None
     digest: str | None = None
     """Of every event of a simulated run; None for a live one, which never happens twice."""
@@ -304,6 +310,8 @@ def load(path: Path) -> Run:
         health=health,
         unattributed=sum(call.tenant is None for call in ledger) if recovered else manifest.unattributed,
         ledger_available=manifest.ledger_available and (manifest.finished or recovered),
+        no_ledger_because=manifest.no_ledger_because,
+        clock_uncertainty_ns=0 if manifest.provider_clock is None else manifest.provider_clock.uncertainty_ns,
         interrupted=_interrupted(manifest, recovered),
         meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples + torn_jobs + torn_tools},
     )
@@ -340,7 +348,20 @@ def meta(manifest: Manifest) -> dict[str, Any]:
         "target": without_secrets(manifest.target),
         "versions": manifest.versions,
         "machine": manifest.machine,
+        "provider_clock": _clock_facts(manifest.provider_clock),
         "digest": manifest.digest,
+    }
+
+
+def _clock_facts(clock: ClockAlignment | None) -> dict[str, float | bool] | None:
+    """What a report says about the provider's clock; None where it is ours."""
+    if clock is None:
+        return None
+    return {
+        "ahead_s": round(clock.before.ahead_ns / NS, 6),
+        "uncertainty_ms": round(clock.uncertainty_ns / 1e6, 3),
+        "drift_ppm": round(clock.drift_ppm, 1),
+        "steady": clock.steady,
     }
 
 
@@ -402,21 +423,31 @@ _FIELDS = frozenset(LedgerEntry.__struct_fields__)
 
 
 def ledger_from_provider(
-    entries: Iterable[Mapping[str, Any]], tenants: Sequence[str], t0_ns: int
+    entries: Iterable[Mapping[str, Any]],
+    tenants: Sequence[str],
+    t0_ns: int,
+    clock: ClockAlignment | None = None,
 ) -> list[LedgerEntry]:
-    """The provider's entries (tenant numbers, absolute monotonic times) with names and the run's clock.
+    """The provider's entries (tenant numbers, its own monotonic times) with names and the run's clock.
 
-    A tenant number that the run never gave out counts as no marker at all. Fields of a newer provider are
-    ignored.
+    `clock`: the provider's against ours; None where they are one. A tenant number that the run never gave out
+    counts as no marker at all. Fields of a newer provider are ignored.
     """
-    return [_ledger_entry(entry, tenants, t0_ns) for entry in entries]
+    return [_ledger_entry(entry, tenants, t0_ns, clock) for entry in entries]
 
 
-def _ledger_entry(entry: Mapping[str, Any], tenants: Sequence[str], t0_ns: int) -> LedgerEntry:
+def on_the_run(theirs_ns: int, t0_ns: int, clock: ClockAlignment | None) -> int:
+    """An instant of the provider's monotonic clock on the run's clock."""
+    return (theirs_ns if clock is None else clock.ours_ns(theirs_ns)) - t0_ns
+
+
+def _ledger_entry(
+    entry: Mapping[str, Any], tenants: Sequence[str], t0_ns: int, clock: ClockAlignment | None
+) -> LedgerEntry:
     values = {name: value for name, value in entry.items() if name in _FIELDS}
     for name in _TIMES:
         if values.get(name) is not None:
-            values[name] -= t0_ns
+            values[name] = on_the_run(values[name], t0_ns, clock)
     index = values.get("tenant")
     known = isinstance(index, int) and 0 <= index < len(tenants)
     values["tenant"] = tenants[index] if known and index is not None else None
@@ -430,14 +461,16 @@ _TOOL_TIMES = ("arrived_ns", "ended_ns", "effect_ns")
 _TOOL_FIELDS = frozenset(ToolRecord.__struct_fields__)
 
 
-def tools_from_provider(entries: Iterable[Mapping[str, Any]], t0_ns: int) -> list[ToolRecord]:
-    """The fake tools' entries (absolute monotonic times) on the run's clock."""
-    return [_tool_record(entry, t0_ns) for entry in entries]
+def tools_from_provider(
+    entries: Iterable[Mapping[str, Any]], t0_ns: int, clock: ClockAlignment | None = None
+) -> list[ToolRecord]:
+    """The fake tools' entries (the provider's monotonic times) on the run's clock."""
+    return [_tool_record(entry, t0_ns, clock) for entry in entries]
 
 
-def _tool_record(entry: Mapping[str, Any], t0_ns: int) -> ToolRecord:
+def _tool_record(entry: Mapping[str, Any], t0_ns: int, clock: ClockAlignment | None) -> ToolRecord:
     values = {name: value for name, value in entry.items() if name in _TOOL_FIELDS}
     for name in _TOOL_TIMES:
         if values.get(name) is not None:
-            values[name] -= t0_ns
+            values[name] = on_the_run(values[name], t0_ns, clock)
     return ToolRecord(**values)

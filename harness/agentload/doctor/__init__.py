@@ -6,21 +6,24 @@ provider. `findings` and `decidable` say what follows, and are pure; `ask` sends
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 
 from agentload import order, screen
+from agentload.clock_alignment import ClockAlignment
 from agentload.doctor import show
 from agentload.doctor.ask import Asker
 from agentload.doctor.decidable import prospects
 from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Asked, Call, Kind, Seen
-from agentload.drivers import probe
+from agentload.drivers.provider_control import token_of
 from agentload.drivers.stage import Stage
 from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Profile
@@ -67,7 +70,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
     run_id = secrets.randbelow(0xFFFF) + 1
     with (
         TemporaryDirectory(prefix="agentload-doctor-") as folder,
-        Stage(profile, Path(folder), run_id) as stage,
+        Stage(profile, Path(folder), run_id, token_of(os.environ)) as stage,
     ):
         running = options.provider_url or target.provider.running
         if running is not None:
@@ -101,30 +104,25 @@ def _ask(asker: Asker, profile: Profile, burst: int) -> list[Asked]:
 
 def _calls(stage: Stage) -> tuple[Call, ...]:
     """The ledger, once no call is open any more or `_CALLS_SETTLE_S` have passed."""
-    until_s, ahead_ns = time.monotonic() + _CALLS_SETTLE_S, _clock_ahead_ns(stage)
+    until_s = time.monotonic() + _CALLS_SETTLE_S
     while True:
-        entries = stage.ledger().entries
+        entries: list[dict[str, Any]] = []
+        stage.ledger(entries.extend)
         if all(entry["ending"] != "open" for entry in entries) or time.monotonic() > until_s:
-            return tuple(_call(entry, ahead_ns) for entry in entries)
+            return tuple(_call(entry, stage.clock) for entry in entries)
         time.sleep(0.05)
 
 
-def _call(entry: dict[str, object], ahead_ns: int) -> Call:
+def _call(entry: dict[str, Any], clock: ClockAlignment | None) -> Call:
     call = msgspec.convert({name: entry[name] for name in Call.__struct_fields__ if name in entry}, Call)
-    return call if call.ended_ns is None else msgspec.structs.replace(call, ended_ns=call.ended_ns - ahead_ns)
-
-
-def _clock_ahead_ns(stage: Stage) -> int:
-    """Our provider's monotonic clock minus ours, to half a round trip."""
-    began_ns = time.monotonic_ns()
-    url = f"{stage.provider_url}/_fake/health"
-    health = probe.json_call(stage.http, "GET", url, what="the provider's control")
-    return int(health["now_ns"]) - (began_ns + time.monotonic_ns()) // 2
+    if call.ended_ns is None or clock is None:
+        return call
+    return msgspec.structs.replace(call, ended_ns=clock.ours_ns(call.ended_ns))
 
 
 def _upstream_keys(stage: Stage) -> int | None:
     """How many API keys our provider keeps an allowance for; none where its policy has no allowances."""
-    url = f"{stage.provider_url}/_fake/stats"
-    levels = probe.json_call(stage.http, "GET", url, what="the provider's control").get("limits")
+    assert stage.control is not None
+    levels = stage.control.stats().get("limits")
     digests = {level.get("key_digest") for level in levels or ()}
     return len(digests) or None

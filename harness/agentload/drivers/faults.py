@@ -5,7 +5,6 @@ Only processes that we started are touched, by their own handle.
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import threading
@@ -14,11 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import httpx
-
-from agentload.drivers import probe
+from agentload.clock_alignment import ClockAlignment
 from agentload.drivers.processes import Child
-from agentload.errors import UnreachableError
+from agentload.drivers.provider_control import ProviderControl
+from agentload.errors import InconclusiveError, UnreachableError
 from agentload.faults import GatewayAct, gateway_acts, provider_requests
 from agentload.gateway_faults import Act
 from agentload.model import Profile
@@ -31,8 +29,8 @@ class Scenery(Protocol):
     """What faults happen to: `drivers.stage.Stage`."""
 
     profile: Profile
-    http: httpx.Client
-    provider_url: str
+    control: ProviderControl | None
+    clock: ClockAlignment | None
     gateway_url: str
     children: dict[str, Child]
     away: set[str]
@@ -63,9 +61,10 @@ class Faults:
         """
         profile = self._scenery.profile
         self._begun = bool(profile.faults)
-        requests = provider_requests(profile, t0_ns)
-        if requests:
-            self._tell_provider(requests)
+        control, clock = self._scenery.control, self._scenery.clock
+        requests = provider_requests(profile, t0_ns if clock is None else clock.theirs_ns(t0_ns))
+        if requests and control is not None:
+            control.add_faults(requests)
         acts = gateway_acts(profile)
         if acts:
             self._timeline = Timeline(acts, t0_ns, GatewayHand(self._scenery).do)
@@ -81,21 +80,14 @@ class Faults:
             gateway = self._scenery.children["gateway"]
             if gateway.alive():
                 gateway.process.send_signal(signal.SIGCONT)
-        url = f"{self._scenery.provider_url}/_fake/faults"
-        with suppress(UnreachableError):
-            probe.exchange(self._scenery.http, "DELETE", url, what="the provider's faults")
+        if self._scenery.control is not None:
+            with suppress(UnreachableError, InconclusiveError):
+                self._scenery.control.remove_faults()
 
     def release(self) -> None:
         """Let the thread end; a gateway that it started would die with it."""
         if self._timeline is not None:
             self._timeline.release()
-
-    def _tell_provider(self, requests: Sequence[object]) -> None:
-        url = f"{self._scenery.provider_url}/_fake/faults"
-        body = json.dumps(requests).encode()
-        answer = probe.exchange(self._scenery.http, "POST", url, what="the provider's faults", body=body)
-        if answer.status != 200:
-            raise UnreachableError(f"the provider at {url} does not take the faults: {answer.text:.200}")
 
 
 class GatewayHand:

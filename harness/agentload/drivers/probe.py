@@ -30,8 +30,8 @@ class Bounds(NamedTuple):
 
 
 SMALL = Bounds(TIMEOUT_S, MIB)
-LEDGER = Bounds(60.0, 512 * MIB)
-"""Our own provider's ledger: it holds every call of a run, up to millions of them."""
+LARGE = Bounds(60.0, 512 * MIB)
+"""Our own provider's lists, or pages of them."""
 
 
 class Reply(NamedTuple):
@@ -85,11 +85,23 @@ def exchange(
 
 
 def json_call(
-    http: httpx.Client, method: str, url: str, *, body: object = None, what: str, bounds: Bounds = SMALL
+    http: httpx.Client,
+    method: str,
+    url: str,
+    *,
+    body: object = None,
+    what: str,
+    headers: Mapping[str, str] | None = None,
+    bounds: Bounds = SMALL,
 ) -> dict[str, Any]:
     """One call that must answer 200 with a JSON object. Raises UnreachableError with one line otherwise."""
     content = None if body is None else json.dumps(body).encode()
-    reply = exchange(http, method, url, what=what, body=content, bounds=bounds)
+    reply = exchange(http, method, url, what=what, body=content, headers=headers, bounds=bounds)
+    return read_json(reply, what, url)
+
+
+def read_json(reply: Reply, what: str, url: str) -> dict[str, Any]:
+    """An answer that must be 200 with a JSON object. Raises UnreachableError with one line otherwise."""
     _refuse_redirect(reply, what, url)
     if reply.status != 200:
         raise UnreachableError(f"{what} at {url}: answered {reply.status}, expected 200")
@@ -178,6 +190,8 @@ def describe(error: httpx.HTTPError, seconds: float = TIMEOUT_S) -> str:
     if isinstance(error, httpx.TimeoutException):
         return _no_answer(seconds)
     if isinstance(error, httpx.ConnectError):
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return "its certificate is not one that this machine trusts, or not of that name"
         return "nothing listens there (connection refused or name unknown)"
     if isinstance(error, httpx.LocalProtocolError):
         return "a header field cannot be sent as it is (is there a space at the end of a key?)"

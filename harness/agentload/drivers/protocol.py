@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from agentload.clock_alignment import Exchange, compare
 from agentload.measure import RecorderState
 from agentload.model import Stall
 
@@ -275,12 +276,11 @@ def read_event(line: bytes | str) -> MasterEvent:
     return _event_decoder.decode(line)
 
 
-def clock_offset_ns(readings: list[tuple[int, int, int]]) -> int:
+def clock_offset_ns(readings: list[Exchange]) -> int:
     """What to add to the master's clock to get ours, from (asked, master's reading, answered) exchanges.
 
-    The quickest exchange knows best (as in NTP, RFC 5905): half its round trip bounds the error. When zero
-    lies within that, the clocks are one (the same host): 0, exactly. Raises ValueError without any exchange.
+    When zero lies within the error, the clocks are one (the same host): 0, exactly. Raises ValueError
+    without any exchange.
     """
-    asked, master, answered = min(readings, key=lambda one: one[2] - one[0])
-    offset = (asked + answered) // 2 - master
-    return 0 if abs(offset) <= (answered - asked + 1) // 2 else offset
+    reading = compare(readings)
+    return 0 if reading.maybe_one_clock else -reading.ahead_ns

@@ -3,55 +3,51 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
-import msgspec
 
+from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import probe
 from agentload.drivers.faults import Faults
 from agentload.drivers.heartbeat import resident_bytes
 from agentload.drivers.processes import Child
-from agentload.errors import UnreachableError
+from agentload.drivers.provider_control import Entries, ProviderControl, ProviderLedger
+from agentload.drivers.provider_watch import HOLD_S, ProviderWatch
+from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.model import Profile
 from agentload.rundir import write_file
+from agentload.targets import is_loopback
+from agentload.targets._urls import split_url
+from fake_provider.control_token import TOKEN_VARIABLE
 
 READY_TIMEOUT_S = 20.0
-
-
-class ProviderLedger(msgspec.Struct, kw_only=True):
-    """What the provider says at the end, as it says it (tenant numbers, its own clock)."""
-
-    entries: list[dict[str, Any]]
-    unattributed: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    """Calls without a valid marker of this run, counted by endpoint and model."""
-    stalls: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    lateness_ms: dict[str, Any] = msgspec.field(default_factory=dict)
-    complete: bool = True
-    """False when the provider died: then these are the calls that it had written down before."""
-
-    @property
-    def strangers(self) -> int:
-        """Calls that nobody of this run is known to have made."""
-        if self.complete:
-            return sum(int(row["calls"]) for row in self.unattributed)
-        return sum(1 for entry in self.entries if entry.get("tenant") is None)
 
 
 class Stage:
     """Starts what the run needs, knows whether it still stands, and takes it down again."""
 
-    def __init__(self, profile: Profile, folder: Path, run_id: int) -> None:
+    def __init__(self, profile: Profile, folder: Path, run_id: int, token: str | None = None) -> None:
+        """`token`: for the control of a provider that runs already."""
         self.profile, self.folder, self.run_id = profile, folder, run_id
         self.http = probe.client()
-        self.provider_url = ""
+        self.control: ProviderControl | None = None
+        """Our provider's; None before it is there, and where it is somebody else's."""
+        self.clock: ClockAlignment | None = None
+        """The provider's clock against ours; None where they are one."""
         self.gateway_url = ""
         self.children: dict[str, Child] = {}
         self.away: set[str] = set()
         """Children that a fault has killed and will bring back."""
         self.faults = Faults(self)
+        self._token = token
+        self._watch: ProviderWatch | None = None
+        self._hold_s = 0.0
+        """How long at a time the run has the provider for itself; 0 where nobody else knows of it."""
         self._gateway_arguments: list[str] = []
         self._exit = ExitStack()
 
@@ -61,6 +57,7 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         self.faults.end()
+        self._let_go()
         self._exit.close()
         self.faults.release()
 
@@ -70,7 +67,7 @@ class Stage:
         arguments = ["-m", "fake_provider", "--port", str(port), "--config", str(config)]
         arguments += ["--ledger", str(self._raw_ledger)]
         try:
-            self.provider_url = self._start("provider", arguments)
+            self.control = ProviderControl(self.http, self._start("provider", arguments))
         except UnreachableError as error:
             if "is in use" not in str(error):
                 raise
@@ -79,10 +76,30 @@ class Stage:
         self.begin_run()
 
     def use_provider(self, url: str) -> None:
-        """A provider that runs already: told this run's limits and number. Raises UnreachableError."""
-        self.provider_url = url.rstrip("/")
-        probe.json_call(self.http, "GET", f"{self.provider_url}/_fake/health", what="the provider")
+        """A provider that runs already: told this run's limits and number, and its clock read.
+
+        Raises UnreachableError, and ProviderTakenError when another run has it.
+        """
+        self.control = ProviderControl(self.http, url, self._token)
+        reading = self.control.read_clock()
+        one_clock = reading.maybe_one_clock and is_loopback(split_url(url).host)
+        self.clock = None if one_clock else ClockAlignment(before=reading)
+        self._hold_s = HOLD_S
         self.begin_run()
+        self._watch = ProviderWatch(self.control, self.run_id)
+        self._watch.start()
+
+    @property
+    def provider_url(self) -> str:
+        """Where our provider is; empty without one."""
+        return "" if self.control is None else self.control.url
+
+    def read_clock_again(self) -> None:
+        """What the provider's clock has gained since it was read first. One that does not answer any more is
+        believed to have run evenly."""
+        if self.control is not None and self.clock is not None:
+            with suppress(UnreachableError, InconclusiveError):
+                self.clock = ClockAlignment(before=self.clock.before, after=self.control.read_clock())
 
     def start_gateway(self, mutant: str | None = None) -> None:
         """The bundled gateway as a child, in front of the provider. Raises UnreachableError.
@@ -110,10 +127,13 @@ class Stage:
         child = self.children.get("gateway")
         return 0 if child is None else resident_bytes(child.pid)
 
-    def fallen(self) -> UnreachableError | None:
-        """The first child that has died, in words; None while all stand (or are away for a fault's sake)."""
+    def fallen(self) -> AgentloadError | None:
+        """The first child that has died, or the loss of a provider that ran already, in words; None while all
+        stand (or are away for a fault's sake)."""
         if self.faults.problem is not None:
             return self.faults.problem
+        if self._watch is not None and self._watch.problem is not None:
+            return self._watch.problem
         for name, child in self.children.items():
             if not child.alive() and name not in self.away:
                 quoted = [f"  | {line}" for line in child.log_tail(3)]
@@ -125,44 +145,52 @@ class Stage:
 
     def calls_seen(self) -> int:
         """Calls that the provider has seen since it was reset, of whomever. Raises UnreachableError."""
-        url = f"{self.provider_url}/_fake/stats"
-        stats = probe.json_call(self.http, "GET", url, what="the provider's control")
-        try:
-            return int(stats["counts"]["offered"])
-        except (KeyError, TypeError, ValueError):
-            raise UnreachableError(f"the provider's control at {url}: is not agentload's") from None
+        return self._our_provider.calls_seen()
 
-    def ledger(self) -> ProviderLedger:
-        """The provider's record of this run; from its file when it no longer answers."""
-        control = f"{self.provider_url}/_fake"
+    def ledger(self, keep: Callable[[Entries], None]) -> ProviderLedger:
+        """Hand on the provider's record of this run, a page at a time; from its own file when it no longer
+        answers. Raises ProviderTakenError when it is no longer of this run."""
+        kept = _Kept(keep)
         try:
             # A provider that is stuck is known by a short call; the ledger itself may take a while.
-            probe.json_call(self.http, "GET", f"{control}/health", what="the provider")
-            url = f"{control}/ledger"
-            answer = probe.json_call(self.http, "GET", url, what="the provider's ledger", bounds=probe.LEDGER)
-            return msgspec.convert(answer, ProviderLedger)
-        except (UnreachableError, msgspec.ValidationError):
-            return ProviderLedger(entries=_written_down(self._raw_ledger), complete=False)
+            self._our_provider.health()
+            return self._our_provider.ledger(self.run_id, kept)
+        except UnreachableError:
+            rest = [one for one in _written_down(self._raw_ledger) if int(one.get("call", -1)) > kept.last]
+            kept(rest)
+            return ProviderLedger(complete=False, strangers=kept.strangers)
 
     def tools(self) -> list[dict[str, Any]]:
         """The fake tools' ledger of this run. Raises UnreachableError."""
-        url = f"{self.provider_url}/_fake/tools"
-        answer = probe.json_call(self.http, "GET", url, what="the tools' ledger", bounds=probe.LEDGER)
-        return list(answer["entries"])
+        return self._our_provider.tools()
 
     @property
     def _raw_ledger(self) -> Path:
         return self.folder / "logs" / "provider-ledger.jsonl"
 
+    @property
+    def _our_provider(self) -> ProviderControl:
+        if self.control is None:
+            raise RuntimeError("there is no provider of ours")
+        return self.control
+
     def begin_run(self) -> None:
-        body = {"run": self.run_id, "config": self.profile.provider.model_dump(mode="json")}
-        probe.json_call(
-            self.http, "POST", f"{self.provider_url}/_fake/reset", body=body, what="the provider's control"
-        )
+        """Have the provider begin this run. Raises UnreachableError, ProviderTakenError."""
+        self._our_provider.begin(self.run_id, self.profile.provider.model_dump(mode="json"), self._hold_s)
+
+    def _let_go(self) -> None:
+        """The next run may have the provider; one that does not hear it lets go by itself."""
+        if self._watch is not None:
+            self._watch.stop()
+            with suppress(UnreachableError, InconclusiveError):
+                self._our_provider.hold(self.run_id, 0)
+            self._watch = None
 
     def _start(self, name: str, arguments: list[str], *, lasting_thread: bool = False) -> str:
         log = self.folder / "logs" / f"{name}.log"
-        child = Child.start(name, arguments, log, lasting_thread=lasting_thread)
+        # The token in our environment is that of a provider elsewhere: none of what we start needs it.
+        environment = {key: value for key, value in os.environ.items() if key != TOKEN_VARIABLE}
+        child = Child.start(name, arguments, log, environment, lasting_thread=lasting_thread)
         self._exit.callback(child.terminate)
         self.children[name] = child
         ready = child.wait_ready(READY_TIMEOUT_S)
@@ -172,6 +200,21 @@ class Stage:
         path = self.folder / name
         write_file(path, text.encode())
         return path
+
+
+class _Kept:
+    """Passes entries on, and remembers how far they went."""
+
+    def __init__(self, keep: Callable[[Entries], None]) -> None:
+        self._keep = keep
+        self.last = -1
+        """Number of the last call; they come in order."""
+        self.strangers = 0
+
+    def __call__(self, entries: Entries) -> None:
+        self._keep(entries)
+        self.strangers += sum(entry.get("tenant") is None for entry in entries)
+        self.last = max((int(entry["call"]) for entry in entries), default=self.last)
 
 
 def _written_down(path: Path) -> list[dict[str, Any]]:

@@ -307,6 +307,9 @@ def _provider(run: Run) -> dict[str, Any]:
     window = (0, max(run.profile.duration_ns, history.end_ns(run) + 1))
     return {
         "available": run.ledger_available,
+        "no_ledger_because": None if run.ledger_available else _why_no_ledger(run),
+        "clock": run.meta.get("provider_clock"),
+        "reasons": dict(Counter(c.reason for c in run.ledger if c.reason).most_common(MOST_REASONS)),
         "offered": len(run.ledger),
         "admitted": len(admitted),
         **{str(ending): by_ending[ending] for ending in CallEnding},
@@ -323,6 +326,11 @@ def _provider(run: Run) -> dict[str, Any]:
         "slots": config.slots,
         "peak_in_service": peak_in_service(run.ledger, window),
     }
+
+
+def _why_no_ledger(run: Run) -> str:
+    lost = "it is fetched at the end, before which the run ended"
+    return run.no_ledger_because or (lost if run.interrupted else "the provider is not ours")
 
 
 def _busiest_phase(run: Run, admitted: Sequence[LedgerEntry]) -> tuple[str | None, float | None]:

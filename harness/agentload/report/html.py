@@ -105,7 +105,8 @@ def banners(summary: Facts) -> list[str]:
     if summary["interrupted"]:
         lines.insert(0, f"The run was {text.interruption(summary['interrupted'])}")
     if not summary["provider"]["available"]:
-        lines.append("The provider is not ours: without its ledger, checks that need it are inconclusive.")
+        because = summary["provider"]["no_ledger_because"]
+        lines.append(f"There is no ledger ({because}): checks that need it are inconclusive.")
     return lines
 
 
@@ -303,7 +304,7 @@ def generator(facts: Facts) -> list[tuple[str, str]]:
 def provider(facts: Facts) -> list[tuple[str, str]]:
     """What the gateway asked of the provider."""
     if not facts["available"]:
-        return [("ledger", "none: the provider is not ours")]
+        return [("ledger", f"none: {facts['no_ledger_because']}")]
     limit = facts["tokens_per_minute"]
     used = f"{text.share(facts['utilisation'])} in {facts['busiest_phase']}" if limit else text.NOTHING
     used += text.burst_note(facts)
@@ -320,7 +321,24 @@ def provider(facts: Facts) -> list[tuple[str, str]]:
         ("bucket holds", f"{text.figure(facts['bucket_s'])} s" if facts["bucket_s"] else text.NOTHING),
         ("most at once (slots)", f"{facts['peak_in_service']} ({facts['slots'] or 'no bound'})"),
         ("tokens in / out", f"{facts['input_tokens']:,} / {facts['output_tokens']:,}"),
+        *([("refused for", _counted(facts["reasons"]))] if facts["reasons"] else []),
+        *clock_rows(facts["clock"]),
     ]
+
+
+def clock_rows(clock: Facts | None) -> list[tuple[str, str]]:
+    """The provider's clock, where it is another one than ours."""
+    if clock is None:
+        return []
+    drift = f"{clock['drift_ppm']:+.1f} millionths" if clock["steady"] else "none: one of the clocks jumped"
+    return [
+        ("its clock", f"{clock['ahead_s']:+,.3f} s from ours, known within ± {clock['uncertainty_ms']:g} ms"),
+        ("drift of the clocks", drift),
+    ]
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} × {count:,}" for reason, count in reasons.items())
 
 
 def command(summary: Facts) -> str:

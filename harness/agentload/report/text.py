@@ -177,14 +177,23 @@ def generator_line(generator: Mapping[str, Any], interrupted: bool = False) -> s
 def provider_line(provider: Mapping[str, Any]) -> str:
     """What the gateway asked of the provider."""
     if not provider["available"]:
-        return "provider: not ours, no ledger, so checks that need one are inconclusive"
+        because = printable(provider["no_ledger_because"])
+        return f"provider: no ledger ({because}), so checks that need one are inconclusive"
     limit = provider["tokens_per_minute"]
     used = f", {share(provider['utilisation'])} of {figure(limit)} tokens/min used" if limit else ""
     used += burst_note(provider)
     return (
         f"provider: {count(provider['offered'], 'call')} offered, {provider['admitted']:,} admitted, "
-        f"{provider['throttled']:,} throttled{used}"
+        f"{provider['throttled']:,} throttled{used}{clock_note(provider['clock'])}"
     )
+
+
+def clock_note(clock: Mapping[str, Any] | None) -> str:
+    """How well the provider's clock is known, behind a comma; nothing where it is ours."""
+    if clock is None:
+        return ""
+    uneven = "" if clock["steady"] else " (one of them jumped during the run)"
+    return f", clocks agree within ± {milliseconds(clock['uncertainty_ms'])}{uneven}"
 
 
 def mutant_line(target: Mapping[str, Any]) -> str:

@@ -135,4 +135,5 @@ def _ledger_entry(entry: Entry, names: list[str]) -> LedgerEntry:
         not_before_ns=entry.not_before_ns,
         early=entry.early,
         retry_header=entry.retry_header,
+        reason=entry.reason,
     )
