@@ -1,4 +1,4 @@
-"""The token for `/_fake/`: from the environment or a file, never from the command line, where `ps` shows it."""
+"""The token for `/_fake/`: from the environment or a file, not from the command line, which `ps` shows."""
 
 from __future__ import annotations
 

@@ -51,20 +51,31 @@ class ClockAlignment(msgspec.Struct, frozen=True, kw_only=True):
     """None while the run lasts, and when the provider could not be asked any more."""
 
     def theirs_ns(self, ours_ns: int) -> int:
-        """An instant of ours on their clock."""
-        return ours_ns + self._ahead_ns(ours_ns)
+        """An instant of ours on their clock: along the line through both readings."""
+        since_ns = ours_ns - self.before.at_ns
+        return ours_ns + self.before.ahead_ns + since_ns * self._gained_ns // self._between_ns
 
     def ours_ns(self, theirs_ns: int) -> int:
         """An instant of theirs on our clock, the drift taken out."""
-        return theirs_ns - self._ahead_ns(theirs_ns - self.before.ahead_ns)
+        since_ns = theirs_ns - self.before.ahead_ns - self.before.at_ns
+        return self.before.at_ns + since_ns * self._between_ns // (self._between_ns + self._gained_ns)
 
     @property
     def drift_ppm(self) -> float:
         """By how many millionths theirs runs faster than ours; 0 until compared twice."""
-        if self.after is None or self.after.at_ns <= self.before.at_ns:
-            return 0.0
-        gained_ns = self.after.ahead_ns - self.before.ahead_ns
-        return 1e6 * gained_ns / (self.after.at_ns - self.before.at_ns)
+        return 1e6 * self._gained_ns / self._between_ns
+
+    @property
+    def drift_told(self) -> bool:
+        """Whether they ran apart by more than the readings' own errors."""
+        if self.after is None:
+            return False
+        return abs(self._gained_ns) > self.before.uncertainty_ns + self.after.uncertainty_ns
+
+    @property
+    def steady(self) -> bool:
+        """Whether what they ran apart is drift, or no more than the readings' own errors."""
+        return not self.drift_told or abs(self.drift_ppm) <= STEADY_PPM
 
     @property
     def uncertainty_ns(self) -> int:
@@ -76,20 +87,12 @@ class ClockAlignment(msgspec.Struct, frozen=True, kw_only=True):
         if self.after is None:
             return self.before.uncertainty_ns
         worse = max(self.before.uncertainty_ns, self.after.uncertainty_ns)
-        return worse if self.steady else worse + abs(self.after.ahead_ns - self.before.ahead_ns)
+        return worse if self.steady else worse + abs(self._gained_ns)
 
     @property
-    def steady(self) -> bool:
-        """Whether what they ran apart is drift, or no more than the readings' own errors."""
-        if self.after is None or abs(self.drift_ppm) <= STEADY_PPM:
-            return True
-        errors = self.before.uncertainty_ns + self.after.uncertainty_ns
-        return abs(self.after.ahead_ns - self.before.ahead_ns) <= errors
+    def _gained_ns(self) -> int:
+        return 0 if self.after is None else self.after.ahead_ns - self.before.ahead_ns
 
-    def _ahead_ns(self, ours_ns: int) -> int:
-        """How far theirs is ahead at an instant of ours: along the line through both readings."""
-        if self.after is None or self.after.at_ns <= self.before.at_ns:
-            return self.before.ahead_ns
-        gained_ns = self.after.ahead_ns - self.before.ahead_ns
-        since_ns = ours_ns - self.before.at_ns
-        return self.before.ahead_ns + gained_ns * since_ns // (self.after.at_ns - self.before.at_ns)
+    @property
+    def _between_ns(self) -> int:
+        return 1 if self.after is None else max(1, self.after.at_ns - self.before.at_ns)

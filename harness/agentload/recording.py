@@ -29,6 +29,7 @@ from agentload.rundir import Manifest, RunDir
 from agentload.storage import read_lines
 from agentload.targets import Target
 from agentload.targets._keys import to_hand_over
+from fake_provider.control_token import TOKEN_VARIABLE
 
 
 class Recording:
@@ -57,6 +58,7 @@ class Recording:
         with Stage(self.prepared.profile, self.folder.path, self.run_id, token) as stage:
             target = self._set_up(stage)
             environment = {**os.environ, **to_hand_over(target.keyring)}
+            environment.pop(TOKEN_VARIABLE, None)
             with LiveDriver(self._master_config(target), self.folder.path, environment) as driver:
                 driver.start()
                 with self.folder.samples() as samples:

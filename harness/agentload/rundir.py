@@ -353,14 +353,14 @@ def meta(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _clock_facts(clock: ClockAlignment | None) -> dict[str, float | bool] | None:
+def _clock_facts(clock: ClockAlignment | None) -> dict[str, float | bool | None] | None:
     """What a report says about the provider's clock; None where it is ours."""
     if clock is None:
         return None
     return {
         "ahead_s": round(clock.before.ahead_ns / NS, 6),
         "uncertainty_ms": round(clock.uncertainty_ns / 1e6, 3),
-        "drift_ppm": round(clock.drift_ppm, 1),
+        "drift_ppm": round(clock.drift_ppm, 1) if clock.drift_told else None,
         "steady": clock.steady,
     }
 

@@ -461,3 +461,59 @@ def calls_made(run: Run) -> int:
 def test_work_grows_with_the_run_and_not_with_its_square() -> None:
     small, large = calls_made(big_run(2_000)), calls_made(big_run(8_000))
     assert large < 6 * small
+
+
+# -------------------------------------------------------------------------------- a clock known roughly
+
+
+def leaving(closed_after_ms: float) -> Run:
+    """Thirty clients leave after 50 ms; their calls end so long after."""
+    build = RunBuilder(profile(tenants={"a": 1.0}))
+    for k in range(30):
+        record = build.ended("a", 200.0 * k, Outcome.ABANDONED, after_ms=50)
+        build.call(record, 200.0 * k + 1, 200.0 * k + 50 + closed_after_ms, CallEnding.CANCELLED)
+    return build.run()
+
+
+@pytest.mark.parametrize(
+    ("closed_after_ms", "uncertainty_ms", "status"),
+    [
+        (100, 0, PASSED),
+        (100, 0.5, PASSED),
+        (100, 80, INCONCLUSIVE),
+        (20, 30, PASSED),
+        (160, 0.5, FAILED),
+        (160, 80, INCONCLUSIVE),
+    ],
+)
+def test_a_verdict_stands_where_the_clock_may_be_wrong_without_changing_it(
+    closed_after_ms: float, uncertainty_ms: float, status: Status
+) -> None:
+    """cancel-upstream allows 120 ms."""
+    run = leaving(closed_after_ms)
+    run.clock_uncertainty_ns = round(uncertainty_ms * MS)
+    verdict = one(run, "cancel-upstream")
+    assert verdict.status is status
+    if status is INCONCLUSIVE:
+        assert verdict.because.startswith(
+            f"the clocks here and at the provider agree only within ± {uncertainty_ms:.1f} ms, and with the "
+            f"provider's times {'40.0 ms later' if closed_after_ms == 100 else '80.0 ms earlier'} the verdict"
+        )
+        assert verdict.details["would_have"] in ("passed", "failed")
+
+
+def test_what_the_provider_alone_can_tell_needs_no_common_clock() -> None:
+    run, spec = counterexample("concurrency-cap")
+    run.clock_uncertainty_ns = NS
+    assert one(run, spec).status is FAILED
+    run = example("refusal-latency")
+    run.clock_uncertainty_ns = 10 * NS
+    assert one(run, "refusal-latency").status is PASSED
+
+
+def test_why_there_is_no_ledger_is_said() -> None:
+    run = example("bounded-queue")
+    run.ledger, run.ledger_available = [], False
+    run.no_ledger_because, run.interrupted = "another run has begun", "another run has begun"
+    said = one(run, "bounded-queue").because
+    assert said.endswith("and the run has none: another run has begun")

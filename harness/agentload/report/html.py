@@ -330,7 +330,10 @@ def clock_rows(clock: Facts | None) -> list[tuple[str, str]]:
     """The provider's clock, where it is another one than ours."""
     if clock is None:
         return []
-    drift = f"{clock['drift_ppm']:+.1f} millionths" if clock["steady"] else "none: one of the clocks jumped"
+    drift = "less than can be told"
+    if clock["drift_ppm"] is not None:
+        jumped = "" if clock["steady"] else ": one of the clocks jumped"
+        drift = f"{clock['drift_ppm']:+.1f} millionths{jumped}"
     return [
         ("its clock", f"{clock['ahead_s']:+,.3f} s from ours, known within ± {clock['uncertainty_ms']:g} ms"),
         ("drift of the clocks", drift),
