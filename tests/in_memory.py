@@ -128,7 +128,7 @@ class InMemoryUpstream:
     async def run(self, request_id: int, call: UpstreamCall, _connect_ns: int, sink: Sink) -> None:
         """One call, told to `sink` as it happens. Cancelling it closes the connection at once."""
         headers = [(b"content-type", b"application/json"), *call.headers]
-        scope = scope_of("/v1/chat/completions", headers)
+        scope = scope_of(call.dialect.path, headers)
         connection = Connection(self._provider, scope, call.body, self._one_way_s)
         complete = False
         try:

@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PURE_PACKAGES = (
     "scheduler", "checks", "arrivals", "workloads", "behaviours", "gateway_faults", "drivers/simulated",
-    "mutants", "evidence", "client", "experiments",
+    "mutants", "evidence", "client", "experiments", "gateway/dialects",
 )  # fmt: skip
 PURE_MODULES = (
     "clock_alignment", "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle",
-    "gateway/core", "gateway/envelope", "gateway/answers", "gateway/usage", "gateway/protocol",
-    "gateway/failures", "gateway/comeback", "gateway/rate_limit_fields",
+    "gateway/core", "gateway/envelope", "gateway/answers", "gateway/meters", "gateway/usage",
+    "gateway/protocol", "gateway/failures", "gateway/comeback", "gateway/rate_limit_fields",
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
     "gateway/jobs/model", "gateway/jobs/states", "gateway/jobs/store", "gateway/jobs/protocol",
     "gateway/books", "gateway/boundaries", "gateway/histogram", "gateway/job_figures",

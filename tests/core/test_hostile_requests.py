@@ -13,8 +13,9 @@ from agentload.gateway.envelope import EnvelopeReader, Rejected, read_body
 from agentload.gateway.jobs.ends import kept
 from agentload.gateway.jobs.reader import JobReader
 from agentload.gateway.json_bounds import MAX_TOKENS, MAX_TOTAL_TOKENS
+from agentload.gateway.meters import PlainMeter, SseMeter
 from agentload.gateway.settings import GatewaySettings
-from agentload.gateway.usage import PlainMeter, SseMeter, Usage
+from agentload.gateway.usage import Usage
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.jobs_config import JobsSettings
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload.gateway.usage import MAX_EVENT_BYTES, PlainMeter, ProviderError, SseMeter, Usage, event_data
+from agentload.gateway.meters import MAX_EVENT_BYTES, PlainMeter, SseMeter, event_data
+from agentload.gateway.usage import ProviderError, Usage
 
 DONE = b"data: [DONE]\n\n"
 

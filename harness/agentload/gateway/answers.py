@@ -1,8 +1,8 @@
 """Builds every answer the gateway gives of its own: status, headers, body. PURE.
 
-Bodies have OpenAI's error shape, so that official SDKs show them; the machine-readable reason is both its
-`code` and the `X-Admission-Reason` header. Nothing the provider said about our account is repeated to a
-tenant.
+Bodies have the error shape of the dialect that was spoken, so that official SDKs show them; the
+machine-readable reason is in them and in the `X-Admission-Reason` header. Nothing the provider said about
+our account is repeated to a tenant.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import lru_cache
 import msgspec
 
 from agentload.gateway.comeback import RetryEnvelope
+from agentload.gateway.dialects import Dialect
+from agentload.gateway.dialects.chat import CHAT
 from agentload.gateway.failures import Failure
 from agentload.gateway.headers import TO_CLIENT, Headers, first, only
 from agentload.model import NS
@@ -33,23 +35,15 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def error_type(status: int) -> str:
-    """OpenAI's `type` for a status."""
-    if status == 429:
-        return "rate_limit_error"
-    return "invalid_request_error" if status < 500 else "server_error"
-
-
 @lru_cache(maxsize=256)
-def error_json(status: int, code: str, message: str) -> bytes:
-    """The body of an error, in OpenAI's shape."""
-    error = {"message": message, "type": error_type(status), "param": None, "code": code}
-    return msgspec.json.encode({"error": error})
+def error_json(dialect: Dialect, status: int, code: str, message: str) -> bytes:
+    """The body of an error."""
+    return dialect.error(status, code, message)
 
 
-def failure_event(failure: Failure) -> bytes:
-    """A server-sent event that says so: official SDKs raise on it, and on a cut stream they do not."""
-    return b"data: " + error_json(failure.status, failure.reason, failure.message) + b"\n\n"
+def failure_event(dialect: Dialect, failure: Failure, number: int) -> bytes:
+    """A server-sent event that says so, after `number` others."""
+    return dialect.error_event(failure.status, failure.reason, failure.message, number)
 
 
 def server_timing(
@@ -76,6 +70,7 @@ def of_failure(
     upstream_ns: int | None = None,
     wait_cause: str = "",
     envelope: RetryEnvelope | None = None,
+    dialect: Dialect = CHAT,
 ) -> Answer:
     """A refusal or a failure as a response.
 
@@ -84,7 +79,7 @@ def of_failure(
     demands. `x-should-retry` is what official SDKs obey: where the same request would be refused again,
     they are told not to send it. `envelope`: how to come back, for clients that read more than headers.
     """
-    body = error_json(failure.status, failure.reason, failure.message)
+    body = error_json(dialect, failure.status, failure.reason, failure.message)
     if retry_after_s is not None and envelope is not None:
         # error_json keeps the bodies that it has made: this is written behind what all of a kind share.
         own = b',"retry_after_seconds":%d,"retry":%b}' % (retry_after_s, msgspec.json.encode(envelope))

@@ -21,9 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from agentload.gateway import answers, failures
+from agentload.gateway import answers, dialects, failures
 from agentload.gateway.boundaries import boundaries
 from agentload.gateway.core import GatewayCore
+from agentload.gateway.dialects import Dialect
+from agentload.gateway.dialects.chat import CHAT
 from agentload.gateway.driver import Driver
 from agentload.gateway.exchange import Exchange
 from agentload.gateway.failures import Failure
@@ -39,21 +41,22 @@ from agentload.scheduler.snapshot import Snapshot
 from fake_provider.bounded_http import ABORT
 
 
-class ChatEndpoint:
-    """POST /v1/chat/completions."""
+class ModelEndpoint:
+    """The endpoint of one dialect; a chat call may also be answered later, as a job."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, dialect: Dialect) -> None:
         self._driver = driver
+        self._dialect = dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive, self._driver.core.settings.max_body_bytes)
         if body is None:
             return
         headers = tuple(scope["headers"])
-        if self._driver.jobs is not None and prefers_async(headers):
+        if self._driver.jobs is not None and self._dialect is CHAT and prefers_async(headers):
             await accept_chat(self._driver, headers, body, send)
         else:
-            exchange = Exchange(self._driver, receive, send)
+            exchange = Exchange(self._driver, self._dialect, receive, send)
             await exchange.run(headers, body)
             if exchange.unread and ABORT in scope:
                 await cut(scope, receive)
@@ -80,7 +83,7 @@ async def read_body(receive: Receive, max_bytes: int) -> bytes | None:
 
 
 class Pages:
-    """Everything that is not a chat call."""
+    """Everything that is not a model's call."""
 
     def __init__(self, config: GatewayConfig, driver: Driver, metrics: Metrics) -> None:
         self._config = config
@@ -145,7 +148,8 @@ async def _no_such_address(request: Request, error: Exception) -> Response:
         worked=False,
         upstream=False,
     )
-    response = _answer(answers.of_failure(failure, None))
+    dialect = dialects.at(request.url.path, request.app.state.dialects, CHAT)
+    response = _answer(answers.of_failure(failure, None, dialect=dialect))
     for name, value in (error.headers or {}).items():  # Allow
         response.headers[name] = value
     return response
@@ -197,6 +201,7 @@ def build_app(
 ) -> Starlette:
     """The gateway as an ASGI application; connections to the provider live as long as its lifespan."""
     driver = Driver(core, upstream, jobs)
+    spoken = [CHAT, *(one for one in dialects.every() if one.path != CHAT.path)]
     jobs_endpoint = JobsEndpoint(driver, read_body)
     metrics = Metrics(core.books, lambda: driver.snapshot(tenants=0))
     if jobs is not None:
@@ -214,7 +219,7 @@ def build_app(
 
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", ChatEndpoint(driver), methods=["POST"]),
+            *(Route(one.path, ModelEndpoint(driver, one), methods=["POST"]) for one in spoken),
             Route("/v1/jobs", jobs_endpoint, methods=["POST"]),
             Route("/v1/jobs/{id}", jobs_endpoint, methods=["GET", "DELETE"]),
             Route("/v1/models", pages.models),
@@ -230,4 +235,5 @@ def build_app(
     )
     app.router.redirect_slashes = False  # an address with a slash too many is a 404 in JSON, too
     app.state.driver = driver
+    app.state.dialects = spoken
     return app

@@ -145,9 +145,9 @@ class GatewayCore:
 
     def _arrived(self, now_ns: int, event: Arrived, actions: list[Action]) -> None:
         try:
-            envelope = self._reader.read(now_ns, event.request_id, event.headers, event.body)
+            envelope = self._reader.read(now_ns, event.request_id, event.headers, event.body, event.dialect)
         except Rejected as rejected:
-            answer = answers.of_failure(rejected.failure, None)
+            answer = answers.of_failure(rejected.failure, None, dialect=event.dialect)
             actions.append(Respond(event.request_id, answer.status, answer.headers, answer.body))
             record = _rejection(event.request_id, rejected.failure)
             self.books.enter(record)

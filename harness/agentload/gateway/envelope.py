@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Annotated, Any
 
 import msgspec
 
+from agentload.gateway.dialects import Asked, Dialect
+from agentload.gateway.dialects.chat import CHAT
 from agentload.gateway.failures import Failure
 from agentload.gateway.headers import IDEMPOTENCY_KEY, TO_PROVIDER, Headers, first, only
-from agentload.gateway.json_bounds import MAX_TOKENS, UNREADABLE, why_unreadable
+from agentload.gateway.json_bounds import UNREADABLE, why_unreadable
 from agentload.gateway.settings import GatewaySettings
 from agentload.model import NS, Outcome
 from agentload.scheduler.config import GatewayConfig, TenantConfig
@@ -25,7 +26,6 @@ ANONYMOUS = "anonymous"
 MAX_DEADLINE_MS = 24 * 3600 * 1000
 MAX_NAME = 256
 """Characters of an idempotency key, or of a run's id."""
-_USAGE_WISH = b'"stream_options":{"include_usage":true},'
 
 
 class Rejected(Exception):
@@ -49,6 +49,8 @@ class UpstreamCall(msgspec.Struct, frozen=True, kw_only=True):
 
     body: bytes
     headers: Headers = ()
+    dialect: Dialect = CHAT
+    """Which of the provider's endpoints is called, and how its answer is read."""
     stream: bool = False
     hide_usage: bool = False
     """The usage event was our wish: it is not passed on."""
@@ -75,73 +77,30 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 # --------------------------------------------------------------------------- the body
 
 
-class _Part(msgspec.Struct):
-    text: str | None = None
-
-
-class _Message(msgspec.Struct):
-    content: str | list[_Part] | None = None
-    tool_calls: msgspec.Raw = msgspec.Raw()
-
-
-_Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
-
-
-class ChatBody(msgspec.Struct):
-    """What the gateway reads of a chat completion request; the provider gets the bytes as they came."""
-
-    model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
-    max_tokens: _Count | None = None
-    max_completion_tokens: _Count | None = None
-    n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
-    stream: bool | None = None
-    stream_options: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
-    tools: msgspec.Raw = msgspec.Raw()
-
-    @property
-    def text_chars(self) -> int:
-        """Characters of decoded text (and of tool definitions and calls, as JSON)."""
-        return len(bytes(self.tools)) + sum(map(_message_chars, self.messages))
-
-    @property
-    def max_output_tokens(self) -> int | None:
-        """The bound the caller declared over all choices; None when it declared none."""
-        bound = self.max_completion_tokens or self.max_tokens
-        return bound * (self.n or 1) if bound else None
-
-
-_BODY = msgspec.json.Decoder(ChatBody)
-
-
-def _message_chars(message: _Message) -> int:
-    if isinstance(message.content, list):
-        chars = sum(len(part.text or "") for part in message.content)
-    else:
-        chars = len(message.content or "")
-    return chars + len(bytes(message.tool_calls))
-
-
-def read_body(body: bytes, max_bytes: int) -> ChatBody:
-    """Decode and check. Raises Rejected: 413 when longer than `max_bytes`, 400 when it is no chat request."""
+def read_body(body: bytes, max_bytes: int, dialect: Dialect = CHAT) -> Asked:
+    """Decode and check. Raises Rejected: 413 when longer than `max_bytes`, 400 when it is no request."""
     if len(body) > max_bytes:
         raise Rejected(413, "body_too_long", f"the request body is longer than {max_bytes} bytes")
     try:
-        return _BODY.decode(body)
+        return dialect.asked(body)
     except msgspec.ValidationError as error:
-        raise Rejected(400, "invalid_request", f"not a chat completion request: {error}") from None
+        raise Rejected(400, "invalid_request", f"not {dialect.request}: {error}") from None
     except UNREADABLE as error:
         message = f"the request body is not JSON: {why_unreadable(error)}"
         raise Rejected(400, "invalid_json", message) from None
 
 
-def _call(chat: ChatBody, body: bytes, headers: Headers, ask_for_usage: bool) -> UpstreamCall:
+def _call(
+    asked: Asked, body: bytes, headers: Headers, dialect: Dialect, *, ask_for_usage: bool
+) -> UpstreamCall:
     """The body as it came, but for a wish to be told the usage of a stream."""
-    wish = ask_for_usage and bool(chat.stream) and chat.stream_options is msgspec.UNSET
+    wish = asked.usage_wish if ask_for_usage else b""
     if wish:
         start = body.index(b"{") + 1
-        body = body[:start] + _USAGE_WISH + body[start:]
-    return UpstreamCall(body=body, headers=headers, stream=bool(chat.stream), hide_usage=wish)
+        body = body[:start] + wish + body[start:]
+    return UpstreamCall(
+        body=body, headers=headers, dialect=dialect, stream=asked.stream, hide_usage=bool(wish)
+    )
 
 
 def _provider_headers(headers: Headers, tenant: str) -> Headers:
@@ -200,14 +159,14 @@ class Identities:
 
     def tenant(self, headers: Headers) -> str:
         """The tenant's name. Raises Rejected with 401 (a key is needed) or 400 (a name that is none)."""
-        scheme, _, key = (first(headers, b"authorization") or "").partition(" ")
-        if key and self._by_digest and scheme.lower() == "bearer":
-            known = self._by_digest.get(_digest(key.strip()))
+        for key in _shown_keys(headers) if self._by_digest else ():
+            known = self._by_digest.get(_digest(key))
             if known is not None:
                 return known
         name = first(headers, b"x-tenant")
         if name in self._keyed or (not name and self._keyed):
-            raise Rejected(401, "invalid_api_key", "send a known key as `Authorization: Bearer KEY`")
+            message = "send a known key as `Authorization: Bearer KEY` or as `X-Api-Key: KEY`"
+            raise Rejected(401, "invalid_api_key", message)
         if not name:
             return ANONYMOUS
         if len(name) > 128 or not name.isprintable() or "\ufffd" in name:
@@ -217,6 +176,15 @@ class Identities:
     def contract(self, tenant: str) -> TenantConfig | None:
         """What is agreed with a tenant; None for one nobody has heard of."""
         return self._tenants.get(tenant)
+
+
+def _shown_keys(headers: Headers) -> Iterator[str]:
+    """A bearer token, as most clients send it; and Anthropic's own field."""
+    scheme, _, token = (first(headers, b"authorization") or "").partition(" ")
+    if token and scheme.lower() == "bearer":
+        yield token.strip()
+    if key := first(headers, b"x-api-key"):
+        yield key
 
 
 def _digest(key: str) -> bytes:
@@ -240,22 +208,24 @@ class EnvelopeReader:
         self._identities = Identities(config, keys)
         self._classes = sorted(name for pool in config.pools.values() for name in pool.classes)
 
-    def read(self, now_ns: int, request_id: int, headers: Headers, body: bytes) -> Envelope:
+    def read(
+        self, now_ns: int, request_id: int, headers: Headers, body: bytes, dialect: Dialect = CHAT
+    ) -> Envelope:
         """The envelope of one request that arrived at `now_ns`. Raises Rejected."""
         tenant = self._identities.tenant(headers)
         service_class = self._service_class(headers, tenant)
         deadline_ms = _number(headers, "X-Deadline-Ms", None, low=0, high=MAX_DEADLINE_MS)
-        chat = read_body(body, self._settings.max_body_bytes)
-        chars = chat.text_chars
+        asked = read_body(body, self._settings.max_body_bytes, dialect)
+        chars = asked.text_chars
         request = Request(
             id=request_id,
             tenant=tenant,
             service_class=service_class,
             workflow=(first(headers, b"x-workflow") or "chat")[:64],
-            model=chat.model,
+            model=asked.model,
             input_tokens=max(1, math.ceil(chars / CHARS_PER_TOKEN)),
             text_chars=chars,
-            max_output_tokens=chat.max_output_tokens,
+            max_output_tokens=asked.max_output_tokens,
             tool_calls=_whole(headers, "X-Expected-Tool-Calls", 0, low=0, high=100_000) or 0,
             tool_seconds=_number(headers, "X-Expected-Tool-Seconds", 0.0, low=0, high=86_400) or 0.0,
             body_bytes=len(body),
@@ -268,7 +238,8 @@ class EnvelopeReader:
             run_id=_name(headers, "X-Run-Id"),
         )
         passed = _provider_headers(headers, tenant)
-        return Envelope(request=request, call=_call(chat, body, passed, self._settings.request_usage))
+        call = _call(asked, body, passed, dialect, ask_for_usage=self._settings.request_usage)
+        return Envelope(request=request, call=call)
 
     def _not_before_ns(self, headers: Headers) -> int | None:
         text = first(headers, b"x-not-before")

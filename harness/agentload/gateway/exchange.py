@@ -34,6 +34,7 @@ from agentload.gateway.protocol import (
 from agentload.gateway.upstream import UpstreamEvent
 
 if TYPE_CHECKING:
+    from agentload.gateway.dialects import Dialect
     from agentload.gateway.driver import Driver
 
 LOG = logging.getLogger("agentload.gateway")
@@ -44,8 +45,9 @@ LAST_WORDS_S = 10.0
 class Exchange:
     """One client request on the wire."""
 
-    def __init__(self, driver: Driver, receive: Receive, send: Send) -> None:
+    def __init__(self, driver: Driver, dialect: Dialect, receive: Receive, send: Send) -> None:
         self.request_id = driver.next_id()
+        self._dialect = dialect
         self._driver = driver
         self._receive = receive
         self._send = send
@@ -75,7 +77,7 @@ class Exchange:
         self._driver.attach(self)
         watcher = asyncio.create_task(self._watch_client())
         try:
-            self._driver.feed(Arrived(self.request_id, headers, body))
+            self._driver.feed(Arrived(self.request_id, headers, body, self._dialect))
             await self._obey()
         except TimeoutError:
             LOG.warning("request=%d: the client does not read its answer", self.request_id)

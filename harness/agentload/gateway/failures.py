@@ -13,7 +13,7 @@ from random import Random
 
 import msgspec
 
-from agentload.gateway.usage import ProviderError, decode_answer, provider_error
+from agentload.gateway.usage import ProviderError, error_in
 from agentload.model import NS, Outcome
 from agentload.scheduler.config import RetryConfig
 from agentload.scheduler.events import Expired, Refused
@@ -30,9 +30,10 @@ _QUOTA_CODES = frozenset(
         "organization_spend_limit_exceeded",
         "project_spend_limit_exceeded",
         "organization_usage_limit_exceeded",
+        "enforced_spend_limit_reached",
     }
 )
-"""429s that no waiting cures (OpenAI, error codes)."""
+"""429s that no waiting cures (OpenAI, error codes; the last is Anthropic's, in the error's details)."""
 
 
 class FailureKind(StrEnum):
@@ -106,6 +107,13 @@ SHUTTING_DOWN = Failure(
     retry_after=True,
     upstream=False,
 )
+QUOTA_EXHAUSTED = Failure(
+    status=503,
+    reason="provider_quota_exhausted",
+    message="this gateway's quota at the provider is used up",
+    may_retry=False,
+    worked=False,
+)
 BY_KIND = {
     FailureKind.CONNECT: Failure(
         status=503,
@@ -142,8 +150,9 @@ def of_status(status: int, body: bytes) -> Failure:
             worked=False,
         )
     if status in OVERLOAD_STATUSES:
-        answer = decode_answer(body)
-        return _overload(status, provider_error(answer.error) if answer else None)
+        return _overload(status, error_in(body))
+    if status == 402:
+        return QUOTA_EXHAUSTED
     return Failure(
         status=502,
         reason="upstream_error",
@@ -155,13 +164,7 @@ def of_status(status: int, body: bytes) -> Failure:
 def _overload(status: int, error: ProviderError | None) -> Failure:
     code = error.code if error else ""
     if code in _QUOTA_CODES:
-        return Failure(
-            status=503,
-            reason="provider_quota_exhausted",
-            message="this gateway's quota at the provider is used up",
-            may_retry=False,
-            worked=False,
-        )
+        return QUOTA_EXHAUSTED
     if status == 429 and error and error.message.startswith("Request too large"):
         return Failure(
             status=413,

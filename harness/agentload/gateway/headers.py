@@ -14,16 +14,20 @@ TO_PROVIDER = frozenset(
         b"tracestate",
         IDEMPOTENCY_KEY,
         b"openai-beta",
+        b"anthropic-beta",
+        b"anthropic-version",
         b"x-client-request-id",
         b"x-stainless-retry-count",
     }
 )
 """Passed on to the provider. Everything else stays here: tenants' keys and names are none of its business."""
 
-TO_CLIENT = frozenset({b"content-type", b"x-request-id", b"openai-processing-ms", b"openai-version"})
+TO_CLIENT = frozenset(
+    {b"content-type", b"x-request-id", b"request-id", b"openai-processing-ms", b"openai-version"}
+)
 """Passed on to the client. Everything else is dropped, above all what tells of our account with the provider:
-`openai-organization`, `openai-project`, `x-ratelimit-*` and `retry-after` (the account's limits, which no
-single tenant can act on), `set-cookie`, `cf-*`, and the connection's own framing."""
+`openai-organization`, `openai-project`, `anthropic-organization-id`, `x-ratelimit-*` and `retry-after` (the
+account's limits, which no single tenant can act on), `set-cookie`, `cf-*`, and the connection's framing."""
 
 
 def first(headers: Headers, name: bytes) -> str | None:

@@ -175,6 +175,7 @@ class RequestLifecycle:
             asked_for_stream=self._call.stream,
             hide_usage=self._call.hide_usage,
             max_bytes=self._settings.max_answer_bytes,
+            dialect=self._call.dialect,
         )
         self._arm(now_ns)
         return [ProviderAccepted(self._id)] if self._reply.ok else []
@@ -313,7 +314,8 @@ class RequestLifecycle:
         """Say so to the client in the way that is still open, release, record."""
         if self.state is State.STREAMING:
             status = self._answer.status
-            told: Action = FailStream(self._id, answers.failure_event(failure))
+            last = answers.failure_event(self._call.dialect, failure, self._answer.events)
+            told: Action = FailStream(self._id, last)
         else:
             status = failure.status
             told = self._whole(self._told(now_ns, failure, told_ns))
@@ -332,7 +334,9 @@ class RequestLifecycle:
             envelope = self.comeback.envelope(now_ns, request, wait_s)
         self._retry_after_s = wait_s
         waited_ns = course.waited_ns(now_ns)
-        return answers.of_failure(failure, wait_s, waited_ns, upstream_ns, self.wait_cause, envelope)
+        return answers.of_failure(
+            failure, wait_s, waited_ns, upstream_ns, self.wait_cause, envelope, self._call.dialect
+        )
 
     def _respond(self, now_ns: int, answer: Answer, outcome: Outcome, reason: str) -> Step:
         return [self._whole(answer), *self._end(now_ns, outcome, answer.status, reason)]

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from agentload.gateway.dialects import Dialect
+from agentload.gateway.dialects.chat import CHAT
 from agentload.gateway.envelope import Envelope, UpstreamCall
 from agentload.gateway.failures import FailureKind
 from agentload.gateway.headers import Headers
@@ -29,6 +31,8 @@ class Arrived(_Message, frozen=True):
 
     headers: Headers
     body: bytes
+    dialect: Dialect = CHAT
+    """Of the endpoint that it came to."""
 
 
 class Submitted(_Message, frozen=True):

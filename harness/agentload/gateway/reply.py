@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from agentload.gateway.dialects import Dialect
+from agentload.gateway.dialects.chat import CHAT
 from agentload.gateway.headers import Headers, first
-from agentload.gateway.usage import PlainMeter, Reading, SseMeter, Usage
+from agentload.gateway.meters import PlainMeter, SseMeter
+from agentload.gateway.usage import Reading, Usage
 
 
 class UpstreamReply:
     """The provider's side of one call, from its headers on."""
 
     def __init__(
-        self, status: int, headers: Headers, *, asked_for_stream: bool, hide_usage: bool, max_bytes: int
+        self,
+        status: int,
+        headers: Headers,
+        *,
+        asked_for_stream: bool,
+        hide_usage: bool,
+        max_bytes: int,
+        dialect: Dialect = CHAT,
     ) -> None:
         self.status = status
         self.headers = headers
@@ -23,9 +33,15 @@ class UpstreamReply:
         """The provider has said that this is the end."""
         self.usage: Usage | None = None
         self.output_tokens = 0
-        self._plain = PlainMeter(max_bytes=max_bytes)
+        self._plain = PlainMeter(dialect, max_bytes=max_bytes)
         self._whole: Reading | None = None
-        self._meter = SseMeter(hide_usage=hide_usage) if self.is_stream else self._plain
+        self._stream = SseMeter(dialect, hide_usage=hide_usage)
+        self._meter = self._stream if self.is_stream else self._plain
+
+    @property
+    def events(self) -> int:
+        """Events of a stream that were passed on."""
+        return self._stream.events
 
     @property
     def body(self) -> bytes:

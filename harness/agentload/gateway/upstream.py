@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import aiohttp
 from yarl import URL
 
+from agentload.gateway.dialects import Dialect
+from agentload.gateway.dialects.chat import CHAT
 from agentload.gateway.envelope import UpstreamCall
 from agentload.gateway.failures import FailureKind
 from agentload.gateway.headers import Headers
@@ -36,19 +38,38 @@ class UpstreamUnreachable(Exception):
     """A control call to the provider got no answer."""
 
 
+class Endpoint(NamedTuple):
+    """One of the provider's, and what every call of it carries."""
+
+    url: URL
+    headers: dict[str, str]
+
+
 class Upstream:
     """One provider. Use as an async context manager inside the running loop."""
 
     def __init__(self, url: str, key: str | None, settings: GatewaySettings) -> None:
-        """`url` with or without its `/v1`; `key`: our own bearer key, never shown to a client or a log."""
-        base = URL(url if url.rstrip("/").endswith("/v1") else url.rstrip("/") + "/v1")
-        self._chat_url = base / "chat" / "completions"
-        self._models_url = base / "models"
-        self._own_headers = {"content-type": "application/json", "accept-encoding": "identity"}
-        if key:
-            self._own_headers["authorization"] = f"Bearer {key}"
+        """`url` with or without its `/v1`; `key`: our own, which no client and no log is shown."""
+        self._root = url.rstrip("/").removesuffix("/v1").rstrip("/")
+        self._key = key
+        self._chat = self._make(CHAT)
+        self._endpoints: dict[Dialect, Endpoint] = {CHAT: self._chat}
         self._keepalive_s = settings.keepalive_s
         self._session: aiohttp.ClientSession | None = None
+
+    def _make(self, dialect: Dialect) -> Endpoint:
+        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        if self._key:
+            name, value = dialect.credentials(self._key)
+            headers[name] = value
+        return Endpoint(URL(self._root + dialect.path), headers)
+
+    def endpoint(self, dialect: Dialect) -> Endpoint:
+        """Where calls in this dialect go, and how our key is shown there."""
+        known = self._endpoints.get(dialect)
+        if known is None:
+            known = self._endpoints[dialect] = self._make(dialect)
+        return known
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=self._keepalive_s)
@@ -74,11 +95,12 @@ class Upstream:
 
     async def run(self, request_id: int, call: UpstreamCall, connect_timeout_ns: int, sink: Sink) -> None:
         """One call, told to `sink` as it happens. Cancelling it closes the connection at once."""
-        headers = self._own_headers | {name.decode(): value.decode("latin-1") for name, value in call.headers}
+        endpoint = self.endpoint(call.dialect)
+        headers = endpoint.headers | {name.decode(): value.decode("latin-1") for name, value in call.headers}
         headers["accept"] = "text/event-stream" if call.stream else "application/json"
         try:
             response = await self._open_session.post(
-                self._chat_url,
+                endpoint.url,
                 data=BytesIO(call.body) if len(call.body) > _LARGE_BODY else call.body,
                 headers=headers,
                 allow_redirects=False,
@@ -97,8 +119,9 @@ class Upstream:
     async def models(self) -> tuple[int, Headers, bytes]:
         """GET /v1/models. Raises UpstreamUnreachable."""
         try:
+            url = URL(f"{self._root}/v1/models")
             async with self._open_session.get(
-                self._models_url, headers=self._own_headers, allow_redirects=False, timeout=_MODELS_TIMEOUT
+                url, headers=self._chat.headers, allow_redirects=False, timeout=_MODELS_TIMEOUT
             ) as response:
                 return response.status, wire_headers(response), await _whole(response)
         except (aiohttp.ClientError, OSError) as error:
