@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fake_provider.marker import decode_ack
-from gateway_scene import NEVER, Gateway, Provider, gateway, provider
+from gateway_scene import CHAT, NEVER, Gateway, Provider, chat, gateway, provider
 from process_facts import wait_until
-from sdk_speakers import PROMPT_TOKENS, SPEAKERS, Speaker
+from sdk_speakers import PROMPT_TOKENS, SPEAKERS, Said, Speaker
 
 pytestmark = pytest.mark.live
 EACH = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda one: one.endpoint)
 CONFIG = {
     "budgets": {"run": {"calls": 1}},
-    "tenants": {
-        "limited": {"requests_per_minute": 60, "burst_s": 1},
-        "hasty": {"requests_per_minute": 240, "burst_s": 0.25},
-    },
     "server": {"idle_s": 2, "first_byte_s": 5},
 }
 
@@ -42,11 +40,25 @@ def front(upstream: Provider, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
+NARROW: dict[str, Any] = {
+    "slots": 1,
+    "tenant_slots": 1,
+    "queue": {"max_queue": 1, "tenant_max_queue": 1, "max_wait_s": 60},
+}
+
+
+@pytest.fixture(scope="module")
+def narrow(upstream: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """One call at a time, and one more may wait."""
+    with gateway(tmp_path_factory.mktemp("narrow"), upstream.url, **NARROW) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def silent(upstream: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """It never says when to come back."""
+    """The same, but it never says when to come back."""
     options = ("--mutant", "no-retry-after")
-    with gateway(tmp_path_factory.mktemp("silent"), upstream.url, CONFIG, *options, slots=64) as running:
+    with gateway(tmp_path_factory.mktemp("silent"), upstream.url, None, *options, **NARROW) as running:
         yield running
 
 
@@ -143,34 +155,49 @@ def test_who_leaves_a_stream_ends_the_call_at_the_provider(
 # --------------------------------------------------------------------------- refusals of the gateway's own
 
 
+def refused_until_there_is_room(
+    full: Gateway, upstream: Provider, speaker: type[Speaker]
+) -> tuple[Said, httpx.Response]:
+    """What the SDK got in the end, and a refusal as the gateway words it. One call runs and one waits."""
+    upstream.reset(latency=NEVER)
+    books = Books(full)
+    with full.client() as running, full.client() as waiting:
+        full.wait_for(waiting=1, in_flight=1)
+        refusal = full.http.post(CHAT, json=chat())
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(speaker(full.port, max_retries=8).ask, 5)
+            wait_until(lambda: books.since("refused") >= 2)
+            upstream.reset()
+            running.leave()
+            waiting.leave()
+            said = asked.result(30)
+    full.wait_for(waiting=0, in_flight=0)
+    assert said.retries >= 1
+    assert books.since("refused") == 1 + said.retries
+    assert books.since("retries") == said.retries
+    [served] = [entry for entry in upstream.entries() if entry.get("seq") == 5]
+    assert (served["retry_header"], served["ending"]) == (said.retries, "completed")
+    return said, refusal
+
+
 @EACH
-def test_a_429_with_retry_after_is_obeyed_and_served(
-    front: Gateway, upstream: Provider, speaker: type[Speaker]
+def test_a_429_with_retry_after_is_obeyed_until_there_is_room(
+    narrow: Gateway, upstream: Provider, speaker: type[Speaker]
 ) -> None:
-    books = begin(upstream, front)
-    client = speaker(front.port, **{"X-Tenant": "limited"})
     began = time.monotonic()
-    first, second = client.ask(1), client.ask(2)
-    assert (first.retries, second.retries) == (0, 1)
-    assert time.monotonic() - began >= 1
-    assert sdk_retries(upstream) == [0, 1]
-    assert (books.since("refused:tenant_over_limit"), books.since("retries")) == (1, 1)
-    time.sleep(1)  # the next speaker finds the limit as this one did
+    said, refusal = refused_until_there_is_room(narrow, upstream, speaker)
+    assert refusal.status_code == 429
+    assert int(refusal.headers["retry-after"]) >= 1
+    assert time.monotonic() - began >= said.retries
 
 
 @EACH
 def test_a_429_without_retry_after_is_tried_again_by_the_sdks_own_clock(
     silent: Gateway, upstream: Provider, speaker: type[Speaker]
 ) -> None:
-    books = begin(upstream, silent)
-    client = speaker(silent.port, **{"X-Tenant": "hasty"})
-    client.ask(1)
-    began = time.monotonic()
-    assert client.ask(2).retries == 1
-    assert 0.3 <= time.monotonic() - began < 1
-    assert sdk_retries(upstream) == [0, 1]
-    assert (books.since("refused:tenant_over_limit"), books.since("retries")) == (1, 1)
-    time.sleep(0.3)
+    _, refusal = refused_until_there_is_room(silent, upstream, speaker)
+    assert refusal.status_code == 429
+    assert "retry-after" not in refusal.headers
 
 
 @EACH
