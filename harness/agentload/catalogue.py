@@ -139,6 +139,11 @@ def _fault_lines(profile: Profile) -> Iterator[str]:
 
 
 def _tenant(tenant: Tenant) -> str:
+    if tenant.locust is not None:
+        own = tenant.locust
+        during = f" during {', '.join(tenant.during)}" if tenant.during else ""
+        load = f"{own.users} users of {own.user_class} in {own.file}, not planned{during}"
+        return f"{tenant.service_class}, weight {tenant.weight:g}, {load}"
     if tenant.arrivals is not None:
         load = f"{tenant.arrivals.kind} {_params(tenant.arrivals.params)}"
     else:

@@ -142,10 +142,18 @@ def _missing(check: Check, run: Run) -> str | None:
     if check.needs_attribution and run.unattributed > MOST_UNATTRIBUTED * len(run.ledger):
         return (
             f"{run.unattributed} of {len(run.ledger)} provider calls cannot be traced to a request "
-            "(guardrail, shadow or rewritten prompts?): at most 1 % may be such, so let the gateway pass the "
+            f"({_strangers(run)}): at most 1 % may be such, so let the gateway pass the "
             "last user message on unchanged"
         )
     return None
+
+
+def _strangers(run: Run) -> str:
+    """Who may have made calls without a marker."""
+    own = [f"{t.name} ({t.locust.user_class})" for t in run.profile.tenants if t.locust is not None]
+    usual = "guardrail, shadow or rewritten prompts?"
+    mend = "does their code put `marked(self, …)` of agentload.locust around each message?"
+    return usual if not own else f"of {', '.join(own)}: {mend} Or {usual}"
 
 
 def _judge_with_doubts(name: str, check: Check, views: _Views) -> Verdict:

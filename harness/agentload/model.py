@@ -107,6 +107,20 @@ class JobOrder(Noun):
     """How long after it was seen to have ended a job is asked for once more: an end must last."""
 
 
+class LocustUsers(Noun):
+    """Users of a class of somebody's own Locust file, who send what their code says: nothing is planned."""
+
+    file: str
+    """Absolute path of the file."""
+    user_class: str = Field(alias="class")
+    """A `User`, `HttpUser` or `FastHttpUser` in it."""
+    users: int = Field(default=1, ge=1)
+    spawn_rate: float | None = Field(default=None, gt=0)
+    """Users begun a second. None: all at once."""
+    sha256: str
+    """Of the file's content, hex: a plan's fingerprint covers it."""
+
+
 class Tenant(Noun):
     """One tenant; a profile's `count: 3` has already become `quiet-1`, `quiet-2`, `quiet-3`."""
 
@@ -116,19 +130,28 @@ class Tenant(Noun):
     service_class: str = "standard"
     weight: Weight = 1.0
     arrivals: Spec | None = None
-    """An open loop: arrivals that do not wait for answers. Exactly one of `arrivals` and `users` is set."""
+    """An open loop: arrivals that do not wait for answers. Exactly one of `arrivals`, `users` and `locust` is
+    set."""
     users: int | None = Field(default=None, ge=1)
     """A closed loop: so many users, each sending its next job when the last has ended and it has thought."""
     think_s: float = Field(default=0.0, ge=0)
     during: tuple[str, ...] = ()
     """Names of the phases in which the tenant is active; empty means all."""
-    workload: Spec
+    workload: Spec | None = None
+    """None: of `locust` users, whose own code says what they send."""
     client: Spec
     clients: tuple[ClientShare, ...] = ()
     """A population: then `client` is its most frequent member, and `behaviours.client_of` says which one a
     logical request has. Empty: every request has `client`."""
     job: JobOrder | None = None
     """Its arrivals are durable jobs of these steps. None: they are chat calls."""
+    locust: LocustUsers | None = None
+    """Its load comes from a user's own code, and is in no plan."""
+
+    @property
+    def awaits_answers(self) -> bool:
+        """It sends less when it is answered more slowly (a closed loop): it cannot say what it would want."""
+        return self.arrivals is None
 
 
 class Fault(Noun):

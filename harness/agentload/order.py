@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from agentload import plan, profile, targets
+from agentload.drivers import users_files
 from agentload.drivers.keyring import with_keys
 from agentload.drivers.processes import check_file_limit, check_port_free
 from agentload.errors import UsageError
@@ -76,6 +77,7 @@ def prepare(options: Options) -> Prepared:
     bind_address(options.bind)
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
+    users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
     return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings))
 

@@ -69,6 +69,7 @@ def shard(plan: Plan, index: int, n: int) -> tuple[Arrival, ...]:
 
 def _fresh(seed: int, index: int, tenant: Tenant, phase: Phase, window: tuple[int, int]) -> list[_Draw]:
     assert tenant.arrivals is not None
+    assert tenant.workload is not None
     when = Random(f"{seed}/{tenant.name}/arrivals/{phase.name}")
     what = Random(f"{seed}/{tenant.name}/jobs/{phase.name}")
     workload = workloads.make(tenant.workload)
@@ -99,17 +100,24 @@ def _arrival(tenants: tuple[Tenant, ...], seq: int, one: _Draw, phase: str) -> A
 
 
 def _fingerprint(profile: Profile, seed: int, planned: tuple[Arrival, ...]) -> str:
-    """SHA-256 over the seed, the arrivals and what closed loops will draw from."""
+    """SHA-256 over the seed, the arrivals, what closed loops will draw from, and users' own code."""
     closed = [
-        [t.name, t.service_class, t.users, t.think_s, _windows(profile, t), t.workload.model_dump()]
+        [t.name, t.service_class, t.users, t.think_s, windows(profile, t), t.workload.model_dump()]
         for t in profile.tenants
-        if t.users is not None
+        if t.users is not None and t.workload is not None
     ]
     digest = sha256(json.dumps([seed, closed], sort_keys=True).encode())
     digest.update(msgspec.json.encode(planned))
     orders = [[t.name, t.job.model_dump()] for t in profile.tenants if t.job is not None]
     if orders:
         digest.update(json.dumps(orders, sort_keys=True).encode())
+    homegrown = [
+        [t.name, t.service_class, windows(profile, t), t.locust.model_dump(exclude={"file"})]
+        for t in profile.tenants
+        if t.locust is not None
+    ]
+    if homegrown:
+        digest.update(json.dumps(homegrown, sort_keys=True).encode())
     return digest.hexdigest()
 
 
@@ -200,16 +208,17 @@ class ClosedLoops:
 
 
 def _loop(profile: Profile, tenant: Tenant) -> _Loop:
+    assert tenant.workload is not None
     workload = workloads.make(tenant.workload)
-    windows = _windows(profile, tenant)
-    return _Loop(tenant.name, tenant.service_class, tenant.think_s, windows, workload, job=workload.always())
+    active = windows(profile, tenant)
+    return _Loop(tenant.name, tenant.service_class, tenant.think_s, active, workload, job=workload.always())
 
 
 def _phase_windows(profile: Profile) -> list[tuple[int, int]]:
     return [profile.phase_window_ns(phase.name) for phase in profile.phases]
 
 
-def _windows(profile: Profile, tenant: Tenant) -> list[tuple[int, int]]:
+def windows(profile: Profile, tenant: Tenant) -> list[tuple[int, int]]:
     """When a tenant is active, phases that follow one another joined."""
     joined: list[tuple[int, int]] = []
     for phase, (start, end) in zip(profile.phases, _phase_windows(profile), strict=True):

@@ -24,7 +24,7 @@ from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.interrupts import INTERRUPTED
 from agentload.model import NS, Profile, RequestRecord, Sample, Stall
 from agentload.order import Options, Prepared, bind_address
-from agentload.report import live_view
+from agentload.report import live_view, text
 from agentload.rundir import Manifest, RunDir
 from agentload.storage import read_lines
 from agentload.targets import Target
@@ -47,6 +47,7 @@ class Recording:
         self._interrupted = False
         self._samplers: list[Sampler] = []
         self._gauges: dict[str, float] = {}
+        self._user_errors: dict[str, int] = {}
 
     def interrupt(self) -> None:
         """The user wants out: the load ends early, and what there is is reported."""
@@ -70,6 +71,7 @@ class Recording:
                         for sampler in self._samplers:
                             sampler.stop()
                 self._write_down(stage, driver)
+        self._tell_user_errors()
 
     def _set_up(self, stage: Stage) -> Target:
         target = self.prepared.target
@@ -155,6 +157,7 @@ class Recording:
                 raise InconclusiveError(event.error)
             case protocol.Done():
                 self.manifest.interrupted = self.manifest.interrupted or event.interrupted
+                self._user_errors = event.user_errors
             case protocol.MasterReady():
                 if self.options.expect_workers:
                     self._invite(event.port)
@@ -230,6 +233,14 @@ class Recording:
         self.manifest.ledger_available = False
         self.manifest.no_ledger_because = because
 
+    def _tell_user_errors(self) -> None:
+        """What a tenant's own code raised is for whoever wrote it: no check is about it."""
+        for line, n in sorted(self._user_errors.items()):
+            times = "once" if n == 1 else f"{n:,} times"
+            self.console.print(
+                f"warning: {text.printable(line)} ({times}; traceback: logs/)", style="yellow", soft_wrap=True
+            )
+
     def _write_tools(self, stage: Stage) -> None:
         """The tools' ledger, where jobs may have called any."""
         if self.prepared.profile.gateway.jobs is None:
@@ -250,9 +261,10 @@ class Recording:
         except InconclusiveError:
             return
         records, _ = read_lines(self.folder.records_path, RequestRecord)
+        planned = {tenant.name for tenant in self.prepared.profile.tenants if tenant.locust is None}
         health = reassess(
             health,
-            records,
+            [record for record in records if record.tenant in planned],
             self.prepared.profile.duration_ns,
             interrupted=self.manifest.interrupted is not None,
         )

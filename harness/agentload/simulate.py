@@ -14,7 +14,7 @@ from agentload.conclusion import conclude
 from agentload.drivers.simulated.latency_log import write_latencies
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
-from agentload.drivers.simulated.recording import DRIVER, Recording
+from agentload.drivers.simulated.recording import DRIVER, Recording, refuse_own_code
 from agentload.garbage import collect_seldom
 from agentload.interrupts import interruptible
 from agentload.model import NS, Plan, Profile, Run
@@ -80,6 +80,7 @@ def prepare(options: Options) -> tuple[Profile, int]:
     if options.policy is not None:
         settings.append(f"gateway.policy={options.policy}")
     chosen = profile.load(profile.find(options.profile), settings)
+    refuse_own_code(chosen)
     parts_of(options.mutant)
     if options.quick:
         chosen = profile.quick(chosen)

@@ -181,7 +181,7 @@ MISTAKES = [
         "during: [nois]",
         "11:44: tenants[1].during[0]: no phase 'nois' (did you mean 'noise'?)",
     ),
-    ("users: 3, ", "", "11:5: tenants[1]: needs arrivals (an open loop) or users (a closed loop)"),
+    ("users: 3, ", "", "11:5: tenants[1]: needs arrivals (an open loop), users (a closed loop)"),
     (
         "rate: 5}",
         "rate: 5}, users: 2",

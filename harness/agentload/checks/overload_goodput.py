@@ -164,7 +164,7 @@ class _Demand(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, run: Run, phase: str, window: Interval) -> _Demand:
-        closed = {tenant.name for tenant in run.profile.tenants if tenant.users is not None}
+        closed = {tenant.name for tenant in run.profile.tenants if tenant.awaits_answers}
         sent = [record for record in run.records if record.outcome is not Outcome.UNSENT]
         mine = {record.seq: record.tenant for record in sent if record.phase == phase}
         wanting = [

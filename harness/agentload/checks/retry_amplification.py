@@ -82,7 +82,9 @@ class RetryAmplification(Check):
 
     def _ratios(self, run: Run) -> list[_Ratios]:
         phases = list(self.phases or counted_phases(run))
-        phase_of = {record.seq: record.phase for record in run.records}
+        # Of users' own code only the outermost call is seen: an SDK's retries inside would be the gateway's.
+        own = {tenant.name for tenant in run.profile.tenants if tenant.locust is not None}
+        phase_of = {record.seq: record.phase for record in run.records if record.tenant not in own}
         calls: dict[str, list[LedgerEntry]] = {phase: [] for phase in phases}
         for call in run.ledger:
             phase = None if call.seq is None else phase_of.get(call.seq)

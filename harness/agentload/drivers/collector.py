@@ -186,6 +186,14 @@ class Collector:
             baseline_p50_ms,
         )
 
+    def user_errors(self) -> dict[str, int]:
+        """What tenants' own code raised, over all workers."""
+        summed: dict[str, int] = {}
+        for book in self.workers.values():
+            for line, n in book.state.user_errors.items():
+                summed[line] = summed.get(line, 0) + n
+        return summed
+
     def lateness(self) -> Recorder:
         """Of all tenants' attempts in recorded phases."""
         merged = Recorder()

@@ -13,6 +13,11 @@ from locust import User, constant, events, task
 from locust.env import Environment
 from locust.exception import StopUser
 
+CONTEXT = "agentload"
+"""The key in a request event's `context` by which we know our own."""
+PLANNED = "planned"
+"""Its value in events of planned load: they have their record."""
+
 
 def master_environment(shard: type[User]) -> Environment:
     """The master's. It has no options to pass on: for each one a worker would ask its argument parser."""

@@ -252,6 +252,7 @@ class Master:
             interrupted=self.stopped_because,
             records=self.collector.records,
             trustworthy=health.trustworthy,
+            user_errors=self.collector.user_errors(),
         )
 
     def _write(self, name: str, value: object) -> None:

@@ -32,7 +32,15 @@ from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.heartbeat import BEAT_NS, ProcessorUse, StallFinder, resident_bytes
 from agentload.drivers.load import Load
-from agentload.drivers.locust_common import log_to_stderr, payload, shard_class, worker_environment
+from agentload.drivers.locust_common import (
+    CONTEXT,
+    PLANNED,
+    log_to_stderr,
+    payload,
+    shard_class,
+    worker_environment,
+)
+from agentload.drivers.locust_users import OwnUsers
 from agentload.drivers.parent import exit_with_parent
 from agentload.drivers.part import Part
 from agentload.drivers.processes import die_with_parent
@@ -69,6 +77,8 @@ class Worker:
         """Connects; blocks until the master answers."""
         self.part: Part | None = None
         self.load: Load | None = None
+        self.own: OwnUsers | None = None
+        """Users of tenants' own code."""
         self.clock = RunClock(0)
         self.books = Bookkeeper(Tally(), self._tell)
         self.stalls: list[Stall] = []
@@ -97,16 +107,18 @@ class Worker:
 
     def run_share(self) -> None:
         """Play the share: called by Locust's one user, once the master has had it spawned."""
-        if self.part is None or self.load is not None:
+        if self.part is None or self.own is None or self.load is not None:
             return
         self._may_start.wait()
         assert self._start is not None
-        self._prepare(self.part, self._start)
+        self._prepare(self.part, self.own, self._start)
         assert self.load is not None
         beating, reporting = gevent.spawn(self._beat, self.part.index), gevent.spawn(self._report_until_over)
         if self._stop_drain_s is not None:
-            self.load.stop(self._stop_drain_s)
+            self._end_early(self._stop_drain_s)
+        own: gevent.Greenlet[..., None] = gevent.spawn(self.own.run)
         self.load.run()
+        own.join()
         beating.kill()
         self._over.set()
         reporting.join()
@@ -120,6 +132,9 @@ class Worker:
         try:
             # In a thread: drawing a long plan takes seconds, and a worker without a heartbeat counts as lost.
             part: Part = gevent.get_hub().threadpool.apply(Part, (assignment,))
+            self.own = OwnUsers(
+                self.environment, part
+            )  # here: what the files make belongs to this thread's hub
         except AgentloadError as error:
             ready = Ready(index=assignment.index, error="; ".join(error.lines))
         except Exception as error:
@@ -128,7 +143,8 @@ class Worker:
         else:
             self.part = part
             unrecorded = [phase.name for phase in part.profile.phases if not phase.record]
-            self.books = Bookkeeper(Tally(unrecorded), self._tell)
+            unplanned = [share.tenant.name for share in part.own]
+            self.books = Bookkeeper(Tally(unrecorded, unplanned), self._tell)
             self._clock_offset_ns = self._compare_clocks()
             ready = Ready(
                 index=part.index,
@@ -149,7 +165,13 @@ class Worker:
     def _on_stop(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         self._stop_drain_s = msgspec.msgpack.decode(payload(msg), type=Stop).drain_s
         if self.load is not None:
-            self.load.stop(self._stop_drain_s)
+            self._end_early(self._stop_drain_s)
+
+    def _end_early(self, drain_s: float) -> None:
+        assert self.load is not None
+        assert self.own is not None
+        self.load.stop(drain_s)
+        self.own.stop(drain_s)
 
     def _compare_clocks(self) -> int:
         """What to add to the master's monotonic clock to get ours."""
@@ -162,9 +184,10 @@ class Worker:
 
     # -- the run
 
-    def _prepare(self, part: Part, start: Start) -> None:
+    def _prepare(self, part: Part, own: OwnUsers, start: Start) -> None:
         self.clock = RunClock(start.t0_ns + self._clock_offset_ns)
         part.caller.prepare(self.clock)
+        own.prepare(self.clock, self.books)
         jobs = (part.caller.jobs, self._jobs.append)
         self.load = Load(part.share, part.caller, self.clock, self.books.tally, self.books.keep, jobs)
         gc.collect()
@@ -182,7 +205,7 @@ class Worker:
                 response_time=(record.ended_ns - record.due_ns) / 1e6,
                 response_length=call.body_bytes,
                 exception=None if record.outcome is Outcome.ANSWERED else _exception(record),
-                context={},
+                context={CONTEXT: PLANNED},
             )
         except Exception:  # Locust lets through those by which a listener ends a user; here is none to end
             log.exception("a listener to Locust's request event")
@@ -239,11 +262,13 @@ class Worker:
 
     def _state(self, part: Part) -> WorkerState:
         assert self.load is not None
+        assert self.own is not None
         cpu, waited = self._use.shares()
         opened, resent, found_closed = part.caller.connections()
         return WorkerState(
-            scheduled=self.load.scheduled,
-            issued=self.load.issued,
+            scheduled=self.load.scheduled + self.own.book.issued,
+            issued=self.load.issued + self.own.book.issued,
+            user_errors=self.own.errors,
             capped=self.load.capped,
             peak_in_flight=self.load.peak_in_flight,
             cpu=cpu,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from agentload import behaviours
 from agentload.drivers.caller import Caller
@@ -11,9 +12,30 @@ from agentload.drivers.load import Share
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.protocol import Assignment
 from agentload.errors import InconclusiveError
-from agentload.model import Profile
-from agentload.plan import ClosedLoops, draw, shard
+from agentload.model import NS, LocustUsers, Profile, Tenant
+from agentload.plan import ClosedLoops, draw, shard, windows
 from agentload.targets import Target
+
+
+@dataclass(frozen=True)
+class OwnShare:
+    """A tenant whose load comes from a user's own code: what of it one worker plays."""
+
+    tenant: Tenant
+    own: LocustUsers
+    place: int
+    """In the profile: what markers call the tenant."""
+    numbers: tuple[int, ...]
+    """Of its users, those that are this worker's."""
+    windows: tuple[tuple[int, int], ...]
+    """When it is active."""
+    headers: tuple[tuple[str, str], ...]
+    """What names the tenant to the target. They hold keys: show them to nobody."""
+
+    def begins_ns(self, number: int) -> int:
+        """How long after its window's start a user begins."""
+        rate = self.own.spawn_rate
+        return 0 if rate is None else round(number / rate * NS)
 
 
 class Part:
@@ -22,7 +44,7 @@ class Part:
     def __init__(self, assignment: Assignment) -> None:
         """Raises AgentloadError when it cannot be played here."""
         config = assignment.config
-        self.index = assignment.index
+        self.index, self.of, self.run_id = assignment.index, assignment.of, config.run_id
         self.profile = Profile.model_validate(config.profile)
         plan = draw(self.profile, config.seed)
         if config.fingerprint not in (None, plan.fingerprint):
@@ -48,8 +70,32 @@ class Part:
             in_flight_cap=self.cap,
             orders={one.name: one.job for one in self.profile.tenants if one.job is not None},
         )
+        self.target = target
+        self.own = _own_shares(self.profile, target, self.index, assignment.of)
 
     def _cap(self, wanted: int) -> int:
         """What this process may keep open, of what its share of the cap would be."""
         allowed = raise_file_limit(wanted + FILES_BESIDE_CONNECTIONS) - FILES_BESIDE_CONNECTIONS
         return max(1, min(wanted, allowed))
+
+
+def _own_shares(profile: Profile, target: Target, index: int, of: int) -> tuple[OwnShare, ...]:
+    """Every of-th user from `index` on, counted over all such tenants."""
+    shares: list[OwnShare] = []
+    before = 0
+    for place, tenant in enumerate(profile.tenants):
+        if tenant.locust is None:
+            continue
+        headers = target.standing_headers(tenant.name, tenant.service_class, "locust", 0)
+        shares.append(
+            OwnShare(
+                tenant=tenant,
+                own=tenant.locust,
+                place=place,
+                numbers=tuple(n for n in range(tenant.locust.users) if (before + n) % of == index),
+                windows=tuple(windows(profile, tenant)),
+                headers=tuple(headers),
+            )
+        )
+        before += tenant.locust.users
+    return tuple(shares)

@@ -142,7 +142,7 @@ class WorkerState(msgspec.Struct, kw_only=True):
     """How a worker itself is doing; totals, not differences."""
 
     scheduled: int = 0
-    """Arrivals in its shard, and closed-loop jobs that have come due."""
+    """Arrivals in its shard, closed-loop jobs that have come due, and what users' own code has sent."""
     issued: int = 0
     """Logical requests whose first attempt was sent."""
     capped: int = 0
@@ -160,6 +160,8 @@ class WorkerState(msgspec.Struct, kw_only=True):
     """What was added to the master's time zero; 0 on the same host."""
     pid: int = 0
     host: str = ""
+    user_errors: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """What tenants' own code raised, a line each, and how often."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -251,6 +253,8 @@ class Done(msgspec.Struct, kw_only=True, tag_field="event", tag="done"):
     """Why the run ended early; None when it ran to its end."""
     records: int = 0
     trustworthy: bool = False
+    user_errors: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """Of all workers."""
 
 
 class Failed(msgspec.Struct, kw_only=True, tag_field="event", tag="failed"):

@@ -30,12 +30,14 @@ class Tally:
     Outcomes never share a distribution, and unrecorded phases (warm-ups) are counted but not measured.
     """
 
-    def __init__(self, unrecorded_phases: Iterable[str] = ()) -> None:
+    def __init__(self, unrecorded_phases: Iterable[str] = (), unplanned: Iterable[str] = ()) -> None:
+        """`unplanned`: tenants of users' own code, due when they send: no lateness."""
         self.counts: dict[str, Counts] = {}
         self._changed: set[str] = set()
         self._recorders: dict[tuple[str, str, str], Recorder] = {}
         self._by_outcome: dict[tuple[str, Outcome], tuple[Record, Record, Record, Record]] = {}
         self._unrecorded = frozenset(unrecorded_phases)
+        self._unplanned = frozenset(unplanned)
 
     def of(self, tenant: str) -> Counts:
         """A tenant's counts, to be counted up; they go into the next report."""
@@ -79,7 +81,8 @@ class Tally:
             recorders = self._recorders_of(record.tenant, record.outcome)
         lateness, latency, service, logical = recorders
         due_ns, sent_ns, ended_ns = record.due_ns, record.sent_ns, record.ended_ns
-        lateness((sent_ns - due_ns) // 1000)
+        if record.tenant not in self._unplanned:
+            lateness((sent_ns - due_ns) // 1000)
         latency((ended_ns - due_ns) // 1000)
         service((ended_ns - sent_ns) // 1000)
         if record.final:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentload import arrivals, behaviours, checks, workloads
 from agentload.arrivals import ArrivalProcess
 from agentload.errors import ProfileError
-from agentload.model import ClientShare, Fault, JobOrder, Noun, Phase, Profile, Spec, Tenant
+from agentload.model import ClientShare, Fault, JobOrder, LocustUsers, Noun, Phase, Profile, Spec, Tenant
 from agentload.profile.cross_checks import (
     MAX_COUNT,
     Demand,
@@ -27,6 +27,7 @@ from agentload.profile.cross_checks import (
     numbered,
 )
 from agentload.profile.fault_entries import check_windows, read_faults
+from agentload.profile.locust_section import read_locust
 from agentload.registry import Seam
 from agentload.scheduler.config import GatewayConfig, PoolConfig, TenantConfig, UpstreamLimits
 from agentload.scheduler.weight import Weight
@@ -75,10 +76,17 @@ class _Tenant(Noun):
     client: Any = "no-retry"
     clients: Any = None
     job: JobOrder | None = None
+    locust: Any = None
 
     def names(self) -> list[str]:
         """The tenants it stands for: `quiet` alone, or `quiet-1`, `quiet-2`, …"""
         return [self.name] if self.count == 1 else numbered(self.name, self.count)
+
+
+class _LocustTenant(_Tenant):
+    """One whose users' own code says what they send."""
+
+    workload: Any = None
 
 
 class _Written(NamedTuple):
@@ -89,6 +97,7 @@ class _Written(NamedTuple):
     process: ArrivalProcess | None
     parts: dict[str, Spec]
     clients: tuple[ClientShare, ...]
+    locust: LocustUsers | None
 
 
 def read(document: Document) -> Profile:
@@ -119,18 +128,23 @@ def read(document: Document) -> Profile:
 
 
 def _tenant(document: Document, path: Path, raw: Any) -> _Written | None:
-    source = validate(document, path, _Tenant, raw)
+    own_code = isinstance(raw, dict) and raw.get("locust") is not None
+    source = validate(document, path, _LocustTenant if own_code else _Tenant, raw)
     if not isinstance(raw, dict):
         return None
     parts: dict[str, Spec] = {}
     written = cast("dict[str, Any]", raw)
+    if own_code:
+        locust = read_locust(document, path, written)
+        _part(document, path, {"client": "no-retry"}, "client", behaviours.SEAM, parts)
+        return None if source is None else _Written(path, source, None, parts, (), locust)
     process = _part(document, path, written, "arrivals", arrivals.SEAM, parts)
     _part(document, path, written, "workload", workloads.SEAM, parts)
     _part(document, path, {"client": "no-retry", **written}, "client", behaviours.SEAM, parts)
     clients = _clients(document, path, written)
     _check_load(document, path, written)
     _check_job(document, path, written)
-    return None if source is None else _Written(path, source, process, parts, clients)
+    return None if source is None else _Written(path, source, process, parts, clients, None)
 
 
 def _part(
@@ -193,7 +207,9 @@ def _check_load(document: Document, path: Path, raw: dict[str, Any]) -> None:
     if is_open and is_closed:
         document.complain((*path, "users"), "has arrivals already: a tenant is an open loop or a closed one")
     elif not is_open and not is_closed:
-        document.complain(path, "needs arrivals (an open loop) or users (a closed loop)")
+        document.complain(
+            path, "needs arrivals (an open loop), users (a closed loop) or locust (users of your own code)"
+        )
     elif is_open and raw.get("think_s"):
         document.complain((*path, "think_s"), "only closed loops (users) think")
 
@@ -269,10 +285,11 @@ def _expanded(written: _Written) -> Iterator[Tenant]:
             users=source.users,
             think_s=source.think_s,
             during=source.during,
-            workload=parts["workload"],
+            workload=parts.get("workload"),
             client=parts["client"] if most is None else most.client,
             clients=written.clients,
             job=source.job,
+            locust=written.locust,
         )
 
 

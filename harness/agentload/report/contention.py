@@ -59,7 +59,7 @@ def _divide(
 ) -> tuple[list[Amounts], list[bool]]:
     """What each tenant was entitled to in each interval, and whether there was anything to compete for."""
     weights = {tenant.name: tenant.weight for tenant in run.profile.tenants}
-    closed = {tenant.name for tenant in run.profile.tenants if tenant.users is not None}
+    closed = {tenant.name for tenant in run.profile.tenants if tenant.awaits_answers}
     unmet: Amounts = {}
     entitled: list[Amounts] = []
     contended: list[bool] = []

@@ -12,6 +12,7 @@ from agentload.drivers.simulated.client import Demand
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.parts import Parts
 from agentload.drivers.simulated.world import Sinks, Trouble, World
+from agentload.errors import UsageError
 from agentload.faults import gateway_acts, provider_faults
 from agentload.interrupts import INTERRUPTED
 from agentload.model import (
@@ -41,7 +42,8 @@ class Recording:
     def __init__(
         self, profile: Profile, plan: Plan, parts: Parts | None = None, timing: Timing | None = None
     ) -> None:
-        """Raises UsageError for a policy, behaviour or workload that does not exist."""
+        """Raises UsageError for a policy, behaviour or workload that does not exist, or users' own code."""
+        refuse_own_code(profile)
         self.profile, self.plan = profile, plan
         self._records: list[RequestRecord] = []
         self._samples: list[Sample] = []
@@ -82,6 +84,16 @@ class Recording:
     def stop(self) -> None:
         """End it at the present event (from a signal handler, say)."""
         self.world.stop()
+
+
+def refuse_own_code(profile: Profile) -> None:
+    """Leaving such tenants out would answer another question than was asked. Raises UsageError."""
+    for tenant in profile.tenants:
+        if tenant.locust is not None:
+            raise UsageError(
+                f"{profile.name}: {tenant.name}: its load is Python code ({tenant.locust.file}), which "
+                "has no virtual time: `agentload run` it"
+            )
 
 
 def _demand(profile: Profile, plan: Plan, parts: Parts) -> Demand:

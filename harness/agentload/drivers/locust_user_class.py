@@ -1,0 +1,71 @@
+"""A user's class as a tenant plays it: at the target, in the tenant's name, watched. Imports locust: only the
+Locust processes may import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from locust import FastHttpUser
+
+from agentload.drivers.locust_common import CONTEXT
+from agentload.drivers.locust_watch import Watch
+
+_CONTEXT_PLACE = 3
+"""Among the positional arguments of `client.request`, after method and url: name, catch_response, context."""
+
+
+def playing(base: Any, host: str, watch: Watch) -> Any:
+    """A subclass of its own for the tenant: several may have users of one class."""
+
+    def begin(self: Any, environment: Any) -> None:
+        base.__init__(self, environment)
+        self.agentload = watch
+        client = getattr(self, "client", None)
+        _name(client, watch)
+        _watch(client, watch)
+
+    def start(self: Any, group: Any) -> Any:
+        greenlet = base.start(self, group)
+        watch.book.owners[greenlet] = watch
+        return greenlet
+
+    made: dict[str, Any] = {"__init__": begin, "start": start, "host": host, "__module__": base.__module__}
+    if issubclass(base, FastHttpUser):
+        made["default_headers"] = {**watch.headers, **(base.default_headers or {})}
+    return type(base)(f"{base.__name__} of {watch.share.tenant.name}", (base,), made)
+
+
+def _name(client: Any, watch: Watch) -> None:
+    """The tenant's header fields on a session of requests; what the user's class has set itself stays."""
+    fields: Any = getattr(client, "headers", None)
+    if fields is not None:
+        for name, value in watch.headers.items():
+            fields.setdefault(name, value)
+
+
+def _watch(client: Any, watch: Watch) -> None:
+    """See every request of Locust's own clients leave, and whatever cuts it off."""
+    inner: Callable[..., Any] | None = getattr(client, "request", None)
+    if inner is None:
+        return
+
+    def request(method: Any, url: Any, *arguments: Any, **named: Any) -> Any:
+        sending = watch.sending(named.get("json") or named.get("data"))
+        if len(arguments) < _CONTEXT_PLACE:
+            named["context"] = {**(named.get("context") or {}), CONTEXT: sending}
+        try:
+            return inner(method, url, *arguments, **named)
+        except gevent.GreenletExit:
+            sending.cut()
+            raise
+        except gevent.Timeout:
+            sending.cut(timed_out=True)
+            raise
+        except BaseException:
+            sending.forget()
+            raise
+
+    client.request = request
