@@ -1,11 +1,8 @@
 """For Locust files whose users a profile plays (`locust: {file: users.py, class: ChatUser}`).
 
-    from locust import FastHttpUser, between, task
     from agentload.locust import marked
 
     class ChatUser(FastHttpUser):
-        wait_time = between(0.1, 0.3)
-
         @task
         def ask(self):
             message = {"role": "user", "content": marked(self, "Why is the sky blue?", output_tokens=16)}
