@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from fake_provider import anthropic, openai, openai_common, openai_responses
+from fake_provider import anthropic, openai, openai_background, openai_common, openai_responses
 from fake_provider.control import Control
 from fake_provider.endpoint import Endpoint
 from fake_provider.host import Host
@@ -21,14 +21,16 @@ from fake_provider.wire import Unreadable
 def build(host: Host, control_token: str | None = None) -> Starlette:
     """The application, for `transport.LendingProtocol` and the loop in which `host` was started."""
     chat = Endpoint(host, openai.OpenAIChat(host.provider.epoch_ns))
-    responses = openai_responses.OpenAIResponses(host.provider.epoch_ns)
+    responses = openai_background.Responses(host, openai_responses.OpenAIResponses(host.provider.epoch_ns))
     messages = anthropic.AnthropicMessages()
     models = Models(host)
     return Starlette(
         routes=[
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/chat/completions", chat, methods=["POST"]),
-            Route("/v1/responses", Endpoint(host, responses), methods=["POST"]),
+            Route("/v1/responses", responses, methods=["POST"]),
+            Route("/v1/responses/{name}", responses.one, methods=["GET"]),
+            Route("/v1/responses/{name}/cancel", responses.cancel, methods=["POST"]),
             Route("/v1/messages", Endpoint(host, messages), methods=["POST"]),
             Route("/v1/messages/count_tokens", Tokens(messages).count, methods=["POST"]),
             Route("/v1/models", models.all, methods=["GET"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from fake_provider.call import Call
 from fake_provider.core import Provider
@@ -13,7 +13,14 @@ from fake_provider.heartbeat import Heartbeat, Lateness
 from fake_provider.hold import Hold
 from fake_provider.ledger_file import LedgerFile
 from fake_provider.tools import ToolDesk
-from fake_provider.transport import Peer
+
+
+class Waiter(Protocol):
+    """Who waits for the answer of a call."""
+
+    def wake(self) -> None:
+        """Something has changed: look again."""
+        ...
 
 
 class Host:
@@ -28,7 +35,7 @@ class Host:
         self.lateness = Lateness()
         self.hold = Hold()
         self.stopping = False
-        self.peers: dict[int, Peer] = {}
+        self.peers: dict[int, Waiter] = {}
         """Who waits for the answer of each call in flight, by the call's number."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []

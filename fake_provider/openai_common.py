@@ -164,6 +164,11 @@ def overloaded() -> tuple[str, str | None]:
     return _MESSAGES[Reason.OVERLOADED], _ERRORS[Reason.OVERLOADED][1]
 
 
+def failed_message() -> str:
+    """What is said of a call that broke."""
+    return _MESSAGES[Reason.SERVER_ERROR]
+
+
 def overloaded_body() -> bytes:
     """The same as an error object."""
     kind, code = _ERRORS[Reason.OVERLOADED]

@@ -1,4 +1,4 @@
-"""OpenAI's responses, plain and streamed. There is no background mode, and nothing is stored.
+"""OpenAI's responses, plain and streamed; those in the background are kept by `openai_background`.
 
 Source: https://platform.openai.com/docs/api-reference/responses and …/responses-streaming. Fields that mean
 nothing here are ignored.
@@ -16,6 +16,7 @@ from fake_provider.openai_common import (
     OpenAIWire,
     Wrong,
     asked_of,
+    failed_message,
     overloaded,
 )
 from fake_provider.wire import RequestHeaders, bearer_key, retry_count
@@ -50,6 +51,7 @@ class _Body(msgspec.Struct):
     stream: bool | None = None
     max_output_tokens: int | None = None
     background: bool | None = None
+    store: bool | None = None
 
     def items(self) -> list[_Item]:
         if isinstance(self.input, list):
@@ -70,8 +72,22 @@ def _check(asked: _Body) -> None:
         what = f"integer below minimum value. Expected a value >= {_LEAST_TOKENS}, but got {limit} instead."
         text = f"Invalid 'max_output_tokens': {what}"
         raise Wrong(text, "max_output_tokens", "integer_below_min_value")
-    if asked.background:
-        raise Wrong("Unsupported value: 'background' must be false here.", "background", "unsupported_value")
+    if asked.background and asked.store is False:
+        raise Wrong("Background mode requires 'store' to be true.", "background", "unsupported_value")
+    if asked.background and asked.stream:
+        raise Wrong(
+            "Unsupported value: 'stream' must be false in the background.", "stream", "unsupported_value"
+        )
+
+
+def in_background(body: bytes) -> bool:
+    """Whether a request asks for that (and can be read)."""
+    if b'"background"' not in body:
+        return False
+    try:
+        return bool(_decode(body).background)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 # ------------------------------------------------------------------------------------------------- answers
@@ -104,6 +120,18 @@ class OpenAIResponses(OpenAIWire):
         """The frames of a streamed answer."""
         return ResponseFrames(call, self._response(call), self._ended(call))
 
+    def name(self, call: Call) -> str:
+        """Its id."""
+        return f"resp_{_number(call)}"
+
+    def kept(self, call: Call, status: str) -> bytes:
+        """The body of a response in the background, at one of the states `queued`, `in_progress`, `completed`
+        (or incomplete, as the call is), `failed` and `cancelled`."""
+        response = self._ended(call) if status == "completed" else self._response(call) | {"status": status}
+        if status == "failed":
+            response["error"] = {"code": "server_error", "message": failed_message()}
+        return _encode(response | {"background": True, "store": True})
+
     def _ended(self, call: Call) -> dict[str, Any]:
         """The response as it is at its end."""
         whole = call.finish_reason == "stop"
@@ -123,7 +151,7 @@ class OpenAIResponses(OpenAIWire):
         entry = call.entry
         started_ns = entry.arrived_ns if entry.started_ns is None else entry.started_ns
         return {
-            "id": f"resp_{_number(call)}",
+            "id": self.name(call),
             "object": "response",
             "created_at": (started_ns + self._epoch_ns) // NS,
             "status": "in_progress",

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PURE_PACKAGES = (
     "scheduler", "checks", "arrivals", "workloads", "behaviours", "gateway_faults", "drivers/simulated",
-    "mutants", "evidence", "client", "experiments", "gateway/dialects",
+    "mutants", "evidence", "client", "experiments", "flavours",
+    "gateway/dialects",
 )  # fmt: skip
 PURE_MODULES = (
     "clock_alignment", "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle",

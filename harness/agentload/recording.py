@@ -91,7 +91,9 @@ class Recording:
         """One careful request before the load: is the target there, and is our provider behind it?"""
         self.console.print(f"the provider behind it: {stage.provider_url}/v1", soft_wrap=True)
         request = targets.probe_request(target, self.prepared.profile)
-        status = probe.chat_probe(stage.http, request.url, dict(request.headers), request.body)
+        status = probe.chat_probe(
+            stage.http, request.url, dict(request.headers), request.body, request.method
+        )
         if (status < 300 or status >= 500) and stage.calls_seen() == 0:
             raise UnreachableError(
                 f"the target gateway at {request.url}: answered {status}, but our provider at "

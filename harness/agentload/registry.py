@@ -33,8 +33,8 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 PLUGIN_SEAMS = (
-    "arrivals", "behaviours", "checks", "experiments", "faults", "gateway_faults", "mutants", "policies",
-    "profiles", "targets", "workloads",
+    "arrivals", "behaviours", "checks", "experiments", "faults", "flavours", "gateway_faults", "mutants",
+    "policies", "profiles", "targets", "workloads",
 )  # fmt: skip
 """The folders that a plug-in folder may hold."""
 

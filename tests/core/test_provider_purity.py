@@ -19,6 +19,7 @@ SHELL = {
     "heartbeat",
     "host",
     "ledger_file",
+    "openai_background",
     "server",
     "tool_endpoint",
     "transport",

@@ -71,7 +71,8 @@ def test_input_may_be_a_list_of_items_and_the_last_user_message_counts() -> None
         (body(input=[]), "input", "missing_required_parameter"),
         (body(input=3), "input", "invalid_type"),
         (body(max_output_tokens=15), "max_output_tokens", "integer_below_min_value"),
-        (body(background=True), "background", "unsupported_value"),
+        (body(background=True, store=False), "background", "unsupported_value"),
+        (body(background=True, stream=True), "stream", "unsupported_value"),
     ],
 )
 def test_what_cannot_be_read_is_a_400_in_openais_shape(

@@ -72,6 +72,8 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     own_answer: bool | None = None
     worker: int = 0
     connection_reused: bool = False
+    stream: bool | None = None
+    """Whether a stream was asked for; None: as planned."""
 
 
 class LogicalRequest:
@@ -182,7 +184,7 @@ class LogicalRequest:
             declared_output_tokens=job.declared_output_tokens,
             output_tokens=result.output_tokens,
             planned_output_tokens=job.output_tokens,
-            stream=job.stream,
+            stream=job.stream if result.stream is None else result.stream,
             server_queue_ns=result.server_queue_ns,
             wait_cause=result.wait_cause,
             reason=result.reason,

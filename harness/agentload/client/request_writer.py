@@ -1,4 +1,4 @@
-"""What a client sends: one chat completion over HTTP/1.1, as bytes. Pure.
+"""What a client sends: one request over HTTP/1.1, as bytes; its body is in the target's flavour. Pure.
 
 A load generator writes thousands of requests a second that differ in little more than their prompts, so what
 a tenant's requests have in common is put into words once.
@@ -6,12 +6,9 @@ a tenant's requests have in common is put into words once.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-import msgspec
-
 from agentload import __version__
 from agentload.client.logical import AttemptStart
+from agentload.flavours import openai_chat
 from agentload.model import Arrival, Job
 from agentload.targets import Target
 from fake_provider.marker import Marker, message
@@ -22,7 +19,6 @@ SEQ_BITS = 24
 """What a marker holds of a request's number."""
 _Kind = tuple[str, str, str, bool, int]
 """Tenant, class, workflow, stream, attempt as the client numbers it."""
-_STREAM = ',"stream":true,"stream_options":{"include_usage":true}'
 
 
 def marker_of(run: int, tenant_index: int, arrival: Arrival, attempt: int) -> Marker:
@@ -43,12 +39,7 @@ def idempotency_key(run: int, arrival: Arrival) -> str:
 
 def chat_body(job: Job, marker: Marker, model: str) -> bytes:
     """An OpenAI chat completion request of exactly `job.input_tokens` prompt tokens, unlike any other one."""
-    content = message(marker, job.input_tokens).replace("\n", "\\n")  # words and line ends: all JSON to quote
-    declared = job.declared_output_tokens
-    limit = "" if declared is None else f',"max_tokens":{declared}'
-    stream = _STREAM if job.stream else ""
-    messages = f'[{{"role":"user","content":"{content}"}}]'
-    return f'{{"model":{_quoted(model)},"messages":{messages}{limit}{stream}}}'.encode()
+    return openai_chat.chat_body(message(marker, job.input_tokens), job, model)
 
 
 class RequestWriter:
@@ -56,6 +47,8 @@ class RequestWriter:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._flavour = target.api
+        self._streams = self._flavour.streams
         self._heads: dict[_Kind, tuple[str, str]] = {}
         """What requests of a kind have in common. It holds keys: show it to nobody."""
 
@@ -67,15 +60,27 @@ class RequestWriter:
         Raises ProfileError when an environment variable is missing (see `Target.check_tenants`).
         """
         job, target = arrival.job, self._target
-        body = chat_body(job, marker, target.model)
+        body = self._flavour.request_body(message(marker, job.input_tokens), arrival, target.model)
         said = marker.attempt if start is None or start.said_number is None else start.said_number
-        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream, said)
+        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream and self._streams, said)
         before_length, after_length = self._heads.get(kind) or self._write_head(kind)
         moving = job.tool_calls or job.deadline_ns is not None or arrival.run is not None
         own = _lines(target.moving_headers(arrival, now_ns)) if moving else ""
         if start is not None and start.sends_key:
             own += f"Idempotency-Key: {idempotency_key(marker.run, arrival)}\r\n"
         return f"{before_length}{len(body)}{after_length}{own}\r\n".encode("latin-1") + body
+
+    def write_poll(self, arrival: Arrival, path: str) -> bytes:
+        """A question after work that a request has begun. Raises as `write` does."""
+        target = self._target
+        fields = [
+            ("Host", target.authority),
+            ("User-Agent", f"agentload/{__version__}"),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "identity"),
+            *target.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow, 0),
+        ]
+        return f"GET {path} HTTP/1.1\r\n{_lines(fields)}\r\n".encode("latin-1")
 
     def _write_head(self, kind: _Kind) -> tuple[str, str]:
         """Up to the length of the body, and after it."""
@@ -88,7 +93,7 @@ class RequestWriter:
             ("Accept", "text/event-stream" if stream else "application/json"),
             ("Accept-Encoding", "identity"),
         ]
-        before_length = f"POST {target.path} HTTP/1.1\r\n{_lines(fields)}Content-Length: "
+        before_length = f"{self._flavour.method} {target.path} HTTP/1.1\r\n{_lines(fields)}Content-Length: "
         standing = target.standing_headers(tenant, service_class, workflow, attempt)
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
@@ -98,8 +103,3 @@ class RequestWriter:
 
 def _lines(fields: list[tuple[str, str]]) -> str:
     return "".join([f"{name}: {value}\r\n" for name, value in fields])
-
-
-@lru_cache
-def _quoted(text: str) -> str:
-    return msgspec.json.encode(text).decode()

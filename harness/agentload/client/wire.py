@@ -2,13 +2,14 @@
 
 The reader decides how an attempt ended from status × completeness, by one table (`outcome`). A 200 is only an
 answer when it is whole: a stream without its terminal event is truncated, an error inside it is a failure.
+What an answer says is understood by its `flavour`; everything else is the same for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,8 @@ from agentload.client.request_writer import (
     marker_of,
 )
 from agentload.client.sse import Event, EventParser
+from agentload.flavours import NOT_JSON, Flavour, Heard, error_name
+from agentload.flavours.openai_chat import OpenaiChat
 from agentload.model import Outcome
 from fake_provider.marker import decode_ack
 
@@ -46,10 +49,10 @@ FOREIGN_ANSWER = "foreign-answer"
 """The reason of a failure in which the answer carried another request's acknowledgement."""
 _MAX_BODY = 8 * 2**20
 _MAX_REASON = 120
-_MAX_TOKENS = 10**9
 _FIELDS_READ = frozenset(
     {
         b"content-type",
+        b"location",
         b"retry-after",
         b"retry-after-ms",
         b"server-timing",
@@ -59,8 +62,6 @@ _FIELDS_READ = frozenset(
 )
 """Of every answer's fields, those that mean something here."""
 _SHOULD_RETRY = {"true": True, "false": False}
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises; the last of them for JSON that is nested too deeply."""
 
 
 class Ending(StrEnum):
@@ -85,6 +86,7 @@ _BY_STATUS = {
     429: Outcome.REJECTED,
     503: Outcome.REJECTED,
     504: Outcome.EXPIRED,
+    529: Outcome.REJECTED,
 }
 
 
@@ -102,37 +104,15 @@ def outcome(ending: Ending, status: int, *, whole: bool, spoilt: bool) -> Outcom
     return Outcome.ANSWERED if whole else Outcome.TRUNCATED
 
 
-class _Delta(msgspec.Struct, gc=False):
-    content: Any = None
+class _Refusal(msgspec.Struct, gc=False):
+    """What is read of the body of a refusal, whoever wrote it."""
 
-
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
-    message: _Delta | None = None
-    finish_reason: Any = None
-
-
-class _Usage(msgspec.Struct, frozen=True, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-    @property
-    def is_believable(self) -> bool:
-        """Counts below nothing, or beyond any model, are none."""
-        return all(0 <= (count or 0) <= _MAX_TOKENS for count in (self.prompt_tokens, self.completion_tokens))
-
-
-class _Reply(msgspec.Struct, gc=False):
-    """What is read of a completion, a chunk of one, or an error."""
-
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
     error: Any = None
     detail: Any = None
 
 
-_NO_USAGE = _Usage()
-_decode = msgspec.json.Decoder(_Reply).decode
+_decode = msgspec.json.Decoder(_Refusal).decode
+_CHAT = OpenaiChat()
 
 
 class ReplyReader:
@@ -140,28 +120,33 @@ class ReplyReader:
 
     __slots__ = (
         "_answered_epoch_s",
-        "_body",
-        "_error",
         "_events",
         "_expected_seq",
         "_fields",
-        "_finished",
+        "_flavour",
+        "_heard",
         "_redact",
         "_stream",
-        "_text",
-        "_usage",
-        "is_whole",
+        "body",
         "status",
         "token_arrivals_ns",
     )
 
-    def __init__(self, stream: bool, expected_seq: int, redact: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        stream: bool,
+        expected_seq: int,
+        redact: Callable[[str], str] | None = None,
+        flavour: Flavour = _CHAT,
+    ) -> None:
         """`redact` blanks secrets in what is copied from the answer (see `targets.Target.redactor`)."""
         self._redact = redact
+        self._flavour = flavour
+        self._heard = Heard()
         self.status = 0
         """The HTTP status; 0 until it has come."""
-        self.is_whole = False
-        """True once a stream's terminal event has come: nothing more needs to be waited for."""
+        self.body = bytearray()
+        """Of what is no stream."""
         self.token_arrivals_ns: list[int] = []
         """When text of a stream came. What came in one piece came at one instant, however many tokens it was:
         between them there is nothing to be measured but how the network cut the stream."""
@@ -170,11 +155,6 @@ class ReplyReader:
         self._fields: dict[str, str] = {}
         self._answered_epoch_s = 0.0
         self._events: EventParser | None = None
-        self._body = bytearray()
-        self._text: list[str] = []
-        self._usage = _NO_USAGE
-        self._finished = False
-        self._error: str | None = None
 
     def head(self, status: int, headers: Iterable[tuple[bytes, bytes]], now_epoch_s: float) -> None:
         """The status line and fields (not of 1xx answers). `now_epoch_s` is for dates in Retry-After."""
@@ -194,22 +174,42 @@ class ReplyReader:
             for event in self._events.feed(data):
                 self._on_event(event, now_ns)
             if self._events.overflowed:
-                self._fail("event-too-large")
-        elif len(self._body) + len(data) <= _MAX_BODY:
-            self._body += data
+                self.fail("event-too-large")
+        elif len(self.body) + len(data) <= _MAX_BODY:
+            self.body += data
         else:
-            self._fail("answer-too-large")
-        return self.is_whole
+            self.fail("answer-too-large")
+        return self._heard.whole
+
+    @property
+    def is_whole(self) -> bool:
+        """True once a stream's terminal event has come: nothing more needs to be waited for."""
+        return self._heard.whole
+
+    @property
+    def location(self) -> str | None:
+        """Where the answer points to."""
+        return self._fields.get("location")
+
+    @property
+    def promised_s(self) -> float | None:
+        """Retry-After in seconds, where it is one."""
+        raw = self._fields.get("retry-after")
+        return None if raw is None else parse_retry_after(raw, self._answered_epoch_s)
 
     @property
     def has_begun(self) -> bool:
         """Something of the answer is there: of a stream its first token, of a plain one any byte."""
-        return bool(self.token_arrivals_ns or self._body)
+        return bool(self.token_arrivals_ns or self.body)
+
+    def fail(self, reason: str) -> None:
+        """It is no answer; the first reason stays."""
+        self._heard.fail(reason)
 
     @property
     def words_heard(self) -> int:
         """Tokens of a stream so far."""
-        return len("".join(self._text).split())
+        return len("".join(self._heard.texts).split())
 
     def result(
         self,
@@ -224,22 +224,22 @@ class ReplyReader:
         whole = self._conclude(ending)
         own = self._own_answer()
         if own is False:
-            self._fail(FOREIGN_ANSWER)
-        fields, arrivals_ns = self._fields, self.token_arrivals_ns
+            self.fail(FOREIGN_ANSWER)
+        fields, arrivals_ns, heard = self._fields, self.token_arrivals_ns, self._heard
         raw, raw_ms = fields.get("retry-after"), fields.get("retry-after-ms")
-        timing, counted = fields.get("server-timing"), self._usage.completion_tokens
+        timing, counted = fields.get("server-timing"), heard.output_tokens
         return AttemptResult(
-            outcome=outcome(ending, self.status, whole=whole, spoilt=self._error is not None),
+            outcome=outcome(ending, self.status, whole=whole, spoilt=heard.error is not None),
             sent_ns=sent_ns,
             status=self.status,
             first_token_ns=arrivals_ns[0] if arrivals_ns else None,
             last_token_ns=arrivals_ns[-1] if arrivals_ns else None,
             retry_after=None if raw is None else self._copied(raw),
-            retry_after_s=None if raw is None else parse_retry_after(raw, self._answered_epoch_s),
+            retry_after_s=self.promised_s,
             retry_after_hint_s=None if raw is None else retry_after_hint(raw, self._answered_epoch_s),
             retry_after_ms=None if raw_ms is None else milliseconds(raw_ms),
             should_retry=_SHOULD_RETRY.get(fields.get("x-should-retry", "")),
-            input_tokens=self._usage.prompt_tokens,
+            input_tokens=heard.input_tokens,
             output_tokens=self.words_heard if counted is None else counted,
             server_queue_ns=None if timing is None else server_queue_ns(timing),
             wait_cause=None if timing is None else wait_cause(timing),
@@ -247,45 +247,21 @@ class ReplyReader:
             own_answer=own,
             worker=worker,
             connection_reused=connection_reused,
+            stream=None if self._flavour.streams else False,
         )
 
     # ----------------------------------------------------------------------- streams
 
     def _on_event(self, event: Event, now_ns: int) -> None:
-        if event.data == b"[DONE]":
-            self.is_whole = True
-            return
-        reply = self._parsed(event.data)
-        if event.kind == b"error" and (reply is None or reply.error is None):
-            self._fail("error-event")
-        if reply is not None and self._take(reply):
-            self._text_came(now_ns)
+        try:
+            if self._flavour.read_event(event.kind, event.data, self._heard):
+                self._text_came(now_ns)
+        except NOT_JSON:
+            self.fail("malformed-answer")
 
     def _text_came(self, now_ns: int) -> None:
         if not self.token_arrivals_ns or self.token_arrivals_ns[-1] != now_ns:
             self.token_arrivals_ns.append(now_ns)
-
-    def _parsed(self, data: bytes | bytearray) -> _Reply | None:
-        try:
-            return _decode(data)
-        except _NOT_JSON:
-            self._fail("malformed-answer")
-            return None
-
-    def _take(self, reply: _Reply) -> bool:
-        """Note what a chunk or a whole completion says; True when there was text in it."""
-        if reply.error is not None:
-            self._fail(_error_name(reply.error))
-        if reply.usage is not None and reply.usage.is_believable:
-            self._usage = reply.usage
-        said = False
-        for choice in reply.choices or ():
-            part = choice.delta or choice.message
-            if part is not None and isinstance(part.content, str) and part.content:
-                self._text.append(part.content)
-                said = True
-            self._finished = self._finished or choice.finish_reason is not None
-        return said
 
     # ----------------------------------------------------------------------- the end
 
@@ -293,15 +269,17 @@ class ReplyReader:
         """Read a plain body now that all of it is there; True when the answer (or refusal) is whole."""
         ended = ending is Ending.COMPLETE
         if self._events is not None:
-            return self.is_whole or (self._finished and ended)
-        if ended and self.status == 200 and (reply := self._parsed(self._body)) is not None:
-            self._take(reply)
-            if not reply.choices:
-                self._fail("answer-without-choices")
+            return self._heard.whole or (self._heard.finished and ended)
+        if ended and self.status == 200:
+            try:
+                self._flavour.read_whole(self.body, self._heard)
+            except NOT_JSON:
+                self.fail("malformed-answer")
         return ended
 
     def _own_answer(self) -> bool | None:
-        seq = decode_ack("".join(self._text)) if self._text else None
+        texts = self._heard.texts
+        seq = decode_ack("".join(texts)) if texts else None
         return None if seq is None else seq == self._expected_seq
 
     def _reason(self, transport_error: str | None) -> str | None:
@@ -309,9 +287,10 @@ class ReplyReader:
 
         The reason in the headers of a stream is why it was begun, not how it ended.
         """
-        named = self._error if self.status == 200 else None
-        named = named or self._fields.get("x-admission-reason") or self._error
-        if not named and self._body and self.status != 200:
+        error = self._heard.error
+        named = error if self.status == 200 else None
+        named = named or self._fields.get("x-admission-reason") or error
+        if not named and self.body and self.status != 200:
             named = self._error_in_body()
         named = named or transport_error
         return self._copied(named)[:_MAX_REASON] if named else None
@@ -322,23 +301,8 @@ class ReplyReader:
 
     def _error_in_body(self) -> str | None:
         try:
-            reply = _decode(self._body)
-        except _NOT_JSON:
+            reply = _decode(self.body)
+        except NOT_JSON:
             return None
         error = reply.error if reply.error is not None else reply.detail
-        return None if error is None else _error_name(error)
-
-    def _fail(self, reason: str) -> None:
-        """The first reason stays."""
-        self._error = self._error or reason
-
-
-def _error_name(error: object) -> str:
-    """The code of an error object, else its type, else its message: the shortest that says what it was."""
-    if isinstance(error, dict):
-        fields = cast("dict[str, Any]", error)
-        for key in ("code", "type", "message"):
-            value = fields.get(key)
-            if isinstance(value, str | int | float) and value != "":
-                return str(value)
-    return str(error) if isinstance(error, str) and error else "error"
+        return None if error is None else error_name(error)

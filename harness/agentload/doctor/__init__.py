@@ -77,13 +77,14 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             stage.use_provider(running)
         else:
             stage.start_provider(options.provider_port or target.provider.port)
-        asked = _ask(Asker(target, profile, run_id), profile, burst)
+        asked = _ask(Asker(target, profile, run_id), profile, burst, streams=target.api.streams)
         if all(one.status == 0 for one in asked):
             raise UnreachableError(f"the target gateway at {target.base_url}: {asked[0].failure}")
         return Seen(
             tenants=tuple(tenant.name for tenant in profile.tenants),
             asked=tuple(asked),
             calls=_calls(stage),
+            streams=target.api.streams,
             upstream_keys=_upstream_keys(stage),
         )
 
@@ -93,12 +94,12 @@ def _passed_us_by(seen: Seen) -> bool:
     return not seen.calls and any(one.status < 300 or one.status >= 500 for one in seen.asked)
 
 
-def _ask(asker: Asker, profile: Profile, burst: int) -> list[Asked]:
+def _ask(asker: Asker, profile: Profile, burst: int, *, streams: bool) -> list[Asked]:
     some = profile.tenants[:MOST_TENANTS]
     asked = [asker.ask(Kind.CAREFUL, tenant) for tenant in some]
     if all(one.status == 0 for one in asked):
         return asked
-    asked += [asker.ask(Kind.STREAMED, some[0]), asker.ask(Kind.LEFT, some[0])]
+    asked += [asker.ask(kind, some[0]) for kind in (Kind.STREAMED, Kind.LEFT) if streams or kind is Kind.LEFT]
     return asked + asker.ask_at_once(some[-1], burst)
 
 

@@ -10,6 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from email.utils import parsedate_to_datetime
 
+from agentload.client.logical import AttemptResult, AttemptStart
+from agentload.client.polling import Ask, Heard, Polling
+from agentload.client.polling import Kind as AskKind
 from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.doctor.observed import Asked, Kind
 from agentload.drivers.http1_answer import Answer
@@ -64,21 +67,61 @@ class Asker:
         return kind, arrival
 
     def _exchange(self, kind: Kind, arrival: Arrival) -> Asked:
-        reader = ReplyReader(arrival.job.stream, arrival.seq, self._redact)
+        if self._target.api.asks_after_s is not None:
+            return self._pursue(kind, arrival)
+        hearing = self._hearing(arrival, leaves=kind is Kind.LEFT)
+        until_s = time.monotonic() + (LEAVE_S if hearing.leaves else TIMEOUT_S)
+        failure = self._heard(self._request(arrival), hearing, until_s)
+        ending = Ending.LEFT if hearing.leaves else hearing.ending
+        return self._asked(kind, arrival, hearing, hearing.reader.result(ending, 0), failure)
+
+    def _pursue(self, kind: Kind, arrival: Arrival) -> Asked:
+        """The same where the answer is asked for."""
+        now_ns, leaves = time.monotonic_ns(), kind is Kind.LEFT
+        leave_ns = now_ns + round(LEAVE_S * 1e9) if leaves else None
+        timeout_ns = now_ns + round(TIMEOUT_S * 1e9)
+        start = AttemptStart(number=0, due_ns=now_ns, timeout_at_ns=timeout_ns, leave_at_ns=leave_ns)
+        polling = Polling(self._target, start, now_ns)
+        hearing, failure = self._hearing(arrival, leaves=leaves), None
+        while (ask := polling.next_ask()) is not None:
+            time.sleep(max(0.0, (ask.due_ns - time.monotonic_ns()) / 1e9))
+            if ask.kind is AskKind.LEAVE:
+                polling.left()
+                hearing.ended_ns = time.monotonic_ns()
+                break
+            hearing = self._hearing(arrival, leaves=leaves)
+            failure = self._heard(self._asking(ask, arrival), hearing, ask.timeout_at_ns / 1e9)
+            heard = Heard(reader=hearing.reader, ending=hearing.ending, error=failure)
+            polling.heard(time.monotonic_ns(), ask, heard)
+        return self._asked(kind, arrival, hearing, polling.result(), failure)
+
+    def _hearing(self, arrival: Arrival, *, leaves: bool) -> _Hearing:
+        api = self._target.api
+        reader = ReplyReader(arrival.job.stream and api.streams, arrival.seq, self._redact, api)
+        return _Hearing(reader, leaves=leaves)
+
+    def _request(self, arrival: Arrival) -> bytes:
         marker = marker_of(self._run_id, self._places[arrival.tenant], arrival, 0)
-        hearing = _Hearing(reader, leaves=kind is Kind.LEFT)
+        return self._writer.write(arrival, marker, 0)
+
+    def _asking(self, ask: Ask, arrival: Arrival) -> bytes:
+        if ask.kind is AskKind.BEGIN:
+            return self._request(arrival)
+        return self._writer.write_poll(arrival, ask.path)
+
+    def _heard(self, request: bytes, hearing: _Hearing, until_s: float) -> str | None:
+        """One exchange; what broke, where something did. `until_s`: on the monotonic clock."""
         failure = None
         try:
-            self._converse(self._writer.write(arrival, marker, 0), hearing)
+            self._converse(request, hearing, until_s)
         except TimeoutError:
             failure = f"no whole answer in {TIMEOUT_S:g} s"
         except (OSError, ValueError) as error:
             failure = getattr(error, "strerror", None) or str(error) or type(error).__name__
         hearing.ended_ns = time.monotonic_ns()
-        return self._asked(kind, arrival, hearing, failure)
+        return failure
 
-    def _converse(self, request: bytes, hearing: _Hearing) -> None:
-        until_s = time.monotonic() + (LEAVE_S if hearing.leaves else TIMEOUT_S)
+    def _converse(self, request: bytes, hearing: _Hearing, until_s: float) -> None:
         with closing(self._connect()) as sock:
             sock.sendall(request)
             while not hearing.over:
@@ -93,10 +136,10 @@ class Asker:
         sock = socket.create_connection((target.host, target.port), timeout=TIMEOUT_S)
         return sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=target.host)
 
-    def _asked(self, kind: Kind, arrival: Arrival, hearing: _Hearing, failure: str | None) -> Asked:
+    def _asked(
+        self, kind: Kind, arrival: Arrival, hearing: _Hearing, result: AttemptResult, failure: str | None
+    ) -> Asked:
         problem = hearing.answer.error
-        ending = Ending.LEFT if hearing.leaves else Ending.COMPLETE if hearing.answer.complete else Ending.CUT
-        result = hearing.reader.result(ending, 0)
         return Asked(
             kind=kind,
             tenant=arrival.tenant,
@@ -148,6 +191,13 @@ class _Hearing:
             self.body = (self.body + chunk)[:4096]
             self.reader.feed(chunk, time.monotonic_ns())
         self.over = self.answer.complete or self.answer.error is not None or not data
+
+    @property
+    def ending(self) -> Ending:
+        """How the exchange was left."""
+        if self.leaves and not self.answer.complete:
+            return Ending.LEFT
+        return Ending.COMPLETE if self.answer.complete else Ending.CUT
 
     def field(self, name: str) -> str:
         """A field of the answer's head; empty where it has none."""

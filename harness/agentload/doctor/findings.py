@@ -157,6 +157,8 @@ def usage(seen: Seen) -> Finding:
 
 def streaming(seen: Seen) -> Finding:
     """Tokens arrive as they are made."""
+    if not seen.streams:
+        return Finding("streaming", Grade.NOTE, "not in this flavour: there is no time to the first token")
     streams = [one for one in seen.of(Kind.STREAMED) if one.outcome is Outcome.ANSWERED]
     if not streams:
         return Finding("streaming", Grade.UNSURE, "no stream was answered")

@@ -71,6 +71,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Of the profile, in its order: a marker holds the place."""
     asked: tuple[Asked, ...]
     calls: tuple[Call, ...]
+    streams: bool = True
+    """Whether the target's flavour has any."""
     upstream_keys: int | None = None
     """How many API keys our provider has met; None where it does not say."""
     gauges: tuple[str, ...] = ()

@@ -9,18 +9,12 @@ from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
-from agentload.drivers.http1_answer import ExchangeError, Failure
+from agentload.drivers.http1_answer import ExchangeError
 from agentload.drivers.job_caller import BodyReader, JobCaller
+from agentload.drivers.polled_caller import ENDINGS, PolledCaller
 from agentload.errors import UnreachableError
 from agentload.model import Arrival, Profile
 from agentload.targets import Target
-
-_ENDINGS: dict[Failure | None, Ending] = {
-    None: Ending.COMPLETE,
-    **dict.fromkeys(Failure, Ending.CUT),
-    Failure.TIMEOUT: Ending.LEFT,
-    Failure.EXHAUSTED: Ending.UNSENT,
-}
 
 
 class _Left(Exception):
@@ -64,6 +58,10 @@ class Caller:
         self._clients: dict[str, Http1Client] = {}
         self.jobs = JobCaller(target, profile, run_id, self)
         """For durable jobs, over the same connections."""
+        self._flavour = target.api
+        self._streams = self._flavour.streams
+        polled = self._flavour.asks_after_s is not None
+        self._polled = PolledCaller(target, self._writer, self) if polled else None
 
     def prepare(self, clock: RunClock) -> None:
         """Take the run's clock, look up the target's address. Raises UnreachableError for unknown names."""
@@ -75,9 +73,10 @@ class Caller:
 
     def call(self, arrival: Arrival, start: AttemptStart) -> Call:
         """Make one attempt. When the greenlet is killed meanwhile, the attempt ends as unfinished."""
-        reader = ReplyReader(arrival.job.stream, arrival.seq, self._redact)
-        began_ns = self.clock.now_ns()
         marker = marker_of(self.run_id, self._places[arrival.tenant], arrival, start.number)
+        if self._polled is not None:
+            return self._polled.call(arrival, marker, start)
+        reader, began_ns = self.reader(arrival), self.clock.now_ns()
         request = self._writer.write(arrival, marker, began_ns, start)
         try:
             exchange = self._exchange(arrival.tenant, request, start, reader)
@@ -87,7 +86,7 @@ class Caller:
             result = reader.result(Ending.LEFT, began_ns, transport_error=LEFT, worker=self.worker)
         else:
             result = reader.result(
-                _ENDINGS[exchange.failure],
+                ENDINGS[exchange.failure],
                 exchange.sent_ns,
                 transport_error=exchange.failure and exchange.failure.value,
                 worker=self.worker,
@@ -96,11 +95,17 @@ class Caller:
             return Call(result, exchange.ended_ns, exchange.body_bytes, reader.token_arrivals_ns)
         return Call(result, self.clock.now_ns(), 0, reader.token_arrivals_ns)
 
+    def reader(self, arrival: Arrival) -> ReplyReader:
+        """Of one answer to this arrival's request."""
+        return ReplyReader(arrival.job.stream and self._streams, arrival.seq, self._redact, self._flavour)
+
     def now_ns(self) -> int:
         """On the run's clock."""
         return self.clock.now_ns()
 
-    def send(self, tenant: str, request: bytes, timeout_at_ns: int, reader: BodyReader) -> Exchange:
+    def send(
+        self, tenant: str, request: bytes, timeout_at_ns: int, reader: BodyReader | ReplyReader
+    ) -> Exchange:
         """One exchange, whatever is asked."""
         client = self._clients.get(tenant) or self._new_client(tenant)
         return client.exchange(request, timeout_at_ns, reader)

@@ -108,14 +108,16 @@ def read_json(reply: Reply, what: str, url: str) -> dict[str, Any]:
     return _json_object(reply, what, url)
 
 
-def chat_probe(http: httpx.Client, url: str, headers: Mapping[str, str], body: bytes) -> int:
-    """One small chat call to a target; returns its status. Any JSON answer will do, a refusal too.
+def chat_probe(
+    http: httpx.Client, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST"
+) -> int:
+    """One small call to a target; returns its status. Any JSON answer will do, a refusal too.
 
     Raises UnreachableError when nothing listens, when it is not HTTP, when it is a web page or a redirection,
     when the path is not there, or when the answer is too long or too slow.
     """
     what = "the target gateway"
-    reply = exchange(http, "POST", url, what=what, body=body, headers=headers)
+    reply = exchange(http, method, url, what=what, body=body, headers=headers)
     _refuse_redirect(reply, what, url)
     where = f"{what} at {url}: answered {reply.status}"
     if "html" in reply.kind:

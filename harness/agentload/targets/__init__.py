@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from ipaddress import ip_address
 from math import ceil
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from agentload import flavours
 from agentload.errors import ProfileError, UsageError
+from agentload.flavours import Flavour
 from agentload.model import Arrival, Environment, Job, Profile
 from agentload.registry import Seam
 from agentload.targets._keys import KeySource, variable
@@ -24,7 +27,7 @@ from agentload.targets._metrics import MetricsPage
 from agentload.targets._process import ProcessRef
 from agentload.targets._secrets import Redactor, secrets
 from agentload.targets._tls import Trust
-from agentload.targets._urls import chat_path, split_url
+from agentload.targets._urls import api_path, split_url
 from agentload.yaml_positions import on_one_line
 
 DEFAULT_MODEL = "fake-model"
@@ -58,8 +61,12 @@ class Target:
     host: str
     port: int
     path: str
-    """Of chat completions, with its leading slash."""
+    """Where requests go, with its leading slash."""
     tls: bool = False
+    flavour: str = flavours.DEFAULT
+    """In which words it is asked, by the name in `agentload.flavours`."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """What the target says of that flavour."""
     model: str = DEFAULT_MODEL
     templates: tuple[tuple[str, str], ...] = ()
     """Header fields with `{tenant}`, `{class}`, `{key}` and `{env:NAME}` still in them."""
@@ -74,6 +81,11 @@ class Target:
     keyring: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Tenant → key."""
     environment: Environment = field(default_factory=dict[str, str], repr=False, compare=False)
+
+    @cached_property
+    def api(self) -> Flavour:
+        """In which words it is asked and answers."""
+        return flavours.SEAM.get(self.flavour).model_validate(dict(self.options))
 
     @property
     def base_url(self) -> str:
@@ -105,7 +117,7 @@ class Target:
             ("X-Workflow", workflow),
             ("X-Attempt", str(attempt)),
         ]
-        return mapped + self._untaken(envelope)
+        return mapped + self._untaken([*self.api.fields, *envelope])
 
     def moving_headers(self, arrival: Arrival, now_ns: int) -> list[tuple[str, str]]:
         """The rest: nothing where the job has neither tools nor a deadline and is no step of a run."""
@@ -138,10 +150,10 @@ class Target:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-like data, for workers and the run folder: without keys, or commands that may hold any."""
-        fields = {name: value for name, value in vars(self).items() if name not in _SECRET_FIELDS}
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _SECRET_FIELDS}
         for name in ("keys", "process"):
-            fields[name] = None if fields[name] is None else fields[name].without_arguments()
-        return cast("dict[str, Any]", msgspec.to_builtins(fields))
+            values[name] = None if values[name] is None else values[name].without_arguments()
+        return cast("dict[str, Any]", msgspec.to_builtins(values))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], environment: Environment) -> Target:
@@ -176,8 +188,9 @@ class Target:
 
 
 class Probe(NamedTuple):
-    """One small chat request, by which to see whether the target is there at all."""
+    """One small request, by which to see whether the target is there at all."""
 
+    method: str
     url: str
     headers: list[tuple[str, str]]
     body: bytes
@@ -220,13 +233,13 @@ def bundled(url: str) -> Target:
         name="bundled",
         host=address.host,
         port=address.port,
-        path=chat_path(address.path),
+        path=api_path(address.path, "/chat/completions"),
         templates=(("X-Tenant", "{tenant}"),),
     )
 
 
 def probe_request(target: Target, profile: Profile) -> Probe:
-    """A chat request in the name of the profile's first tenant, for before the load; without a marker.
+    """A small request in the name of the profile's first tenant, for before the load; without a marker.
 
     Raises ProfileError when any tenant's header fields cannot be filled in.
     """
@@ -241,9 +254,9 @@ def probe_request(target: Target, profile: Profile) -> Probe:
         due_ns=0,
         job=job,
     )
-    body = {"model": target.model, "messages": [{"role": "user", "content": "ping"}], "max_tokens": 1}
     url = f"{target.base_url}{target.path}"
-    return Probe(url, target.headers(arrival, 0, 0), msgspec.json.encode(body))
+    body = target.api.request_body("ping", arrival, target.model)
+    return Probe(target.api.method, url, target.headers(arrival, 0, 0), body)
 
 
 def is_loopback(host: str) -> bool:

@@ -50,9 +50,9 @@ def split_url(url: str) -> Address:
     return Address(tls, host, port or (443 if tls else 80), parts.path.rstrip("/"))
 
 
-def chat_path(prefix: str) -> str:
-    """Where chat completions are below a base URL's path, with or without its `/v1`."""
-    return f"{prefix}/chat/completions" if prefix.endswith("/v1") else f"{prefix}/v1/chat/completions"
+def api_path(prefix: str, path: str) -> str:
+    """Where something is below a base URL's path, with or without its `/v1`."""
+    return f"{prefix}{path}" if prefix.endswith("/v1") else f"{prefix}/v1{path}"
 
 
 def is_path(text: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from agentload.errors import ProfileError
+from agentload.flavours import Fields
 from agentload.model import Environment, Noun
 from agentload.redaction import sounds_secret
 from agentload.targets import (
@@ -19,11 +20,12 @@ from agentload.targets import (
     is_loopback,
     unknown_placeholder,
 )
+from agentload.targets._flavour import KEYS, chosen
 from agentload.targets._keys import KeysSection
 from agentload.targets._metrics import MetricsSection
 from agentload.targets._process import ProcessSection
 from agentload.targets._tls import TlsSection
-from agentload.targets._urls import Address, chat_path, is_path, split_url
+from agentload.targets._urls import Address, is_path, split_url
 from agentload.validation import validate
 from agentload.yaml_positions import Document, compose, read_text, shown
 
@@ -45,7 +47,13 @@ class _Provider(Noun):
 
 class _Source(Noun):
     base_url: str
+    flavour: str | None = None
     path: str | None = None
+    body: Any = None
+    background: Any = None
+    poll_s: Any = None
+    jobs: Any = None
+    http: Any = None
     model: str = Field(default=DEFAULT_MODEL, min_length=1)
     tenant_header: str | None = None
     headers: dict[str, str] = Field(default_factory=dict)
@@ -74,6 +82,7 @@ class File(TargetReader):
         provider: {listens: "127.0.0.1:9100"}                   # the upstream in your gateway's own config
 
     Header values may hold `{tenant}`, `{class}`, `{env:NAME}` and, where there are `keys:`, `{key}`.
+    `flavour:` names the words it speaks (see `agentload.flavours`), which may bring keys of their own.
     """
 
     def claims(self, text: str) -> bool:
@@ -87,13 +96,17 @@ class File(TargetReader):
             raise ProfileError(
                 f"{text}:1:1: must be a mapping with at least a base_url, got {shown(document.data)}"
             )
-        source = validate(document, (), _Source, document.data)
         address = _address(document)
-        templates = _templates(document)
+        flavour, path, identity, api = chosen(document, address.path if address is not None else "")
+        its_own = {*KEYS, *(type(api).model_fields if api is not None else ())}
+        common = {key: value for key, value in document.data.items() if key not in its_own}
+        source = validate(document, (), _Source, common)
+        templates = _templates(document, identity)
         _check_provider(document)
         document.raise_problems()
         assert source is not None  # else there was a problem
         assert address is not None
+        assert api is not None
         provider = source.provider or _Provider.model_construct()
         folder = Path(text).parent
         return Target(
@@ -101,7 +114,9 @@ class File(TargetReader):
             host=address.host,
             port=address.port,
             tls=address.tls,
-            path=chat_path(address.path) if source.path is None else source.path,
+            path=path,
+            flavour=flavour,
+            options=api.model_dump(mode="json", exclude_unset=True),
             model=source.model,
             templates=tuple(templates),
             provider=ProviderExpectation(listens=provider.listens, running=provider.running),
@@ -124,7 +139,7 @@ def _address(document: Document) -> Address | None:
     return None
 
 
-def _templates(document: Document) -> list[tuple[str, str]]:
+def _templates(document: Document, identity: Fields) -> list[tuple[str, str]]:
     """The header fields, checked; without any, tenants are named as with a bare URL, or by their keys."""
     named: Any = document.get(("tenant_header",))
     given: Any = document.get(("headers",))
@@ -144,20 +159,23 @@ def _templates(document: Document) -> list[tuple[str, str]]:
             if _is_literal_key(name, text):
                 document.complain(("headers", name), "is a key: put it into the environment: {env:NAME}")
     if document.get(("keys",)) is not None:
-        return _with_key(document, templates)
+        return _with_key(document, templates, identity)
     for name, text in templates:
         if "{key}" in text:
             document.complain(("headers", name), "there are no keys: add keys: {file: keys.yaml}")
-    return templates or [("Authorization", "Bearer {tenant}"), ("X-Tenant", "{tenant}")]
+    return templates or list(identity)
 
 
-def _with_key(document: Document, templates: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Keys are sent as the usual bearer unless a header says how."""
+def _with_key(
+    document: Document, templates: list[tuple[str, str]], identity: Fields
+) -> list[tuple[str, str]]:
+    """Keys are sent as is usual in the flavour (`Bearer`, `x-api-key`) unless a header says how."""
     if any("{key}" in text for _, text in templates):
         return templates
-    if any(name.lower() == "authorization" for name, _ in templates):
+    usual, text = identity[0]
+    if any(name.lower() == usual.lower() for name, _ in templates):
         document.complain(("keys",), "no header holds {key}: say in headers which one does")
-    return [("Authorization", "Bearer {key}"), *templates]
+    return [(usual, text.replace("{tenant}", "{key}")), *templates]
 
 
 def _is_literal_key(name: str, text: str) -> bool:

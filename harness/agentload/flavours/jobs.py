@@ -1,0 +1,131 @@
+"""Work that is accepted first and asked after later: POST, 202 with an id or a Location, GET until it ended.
+
+The names are those of the reference gateway's `/v1/jobs` unless the target says others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from pydantic import AfterValidator, Field
+
+from agentload.flavours import Flavour, Heard, Progress, Standing
+from agentload.flavours._places import count_at, place, text_at
+from agentload.flavours._template import check, fill
+from agentload.flavours.openai_chat import chat_body
+from agentload.model import Arrival, Noun
+
+Place = Annotated[str, AfterValidator(place)]
+Template = Annotated[dict[str, Any], AfterValidator(check)]
+
+
+def _is_poll(path: str) -> str:
+    if not path.startswith("/") or path.count("{id}") != 1 or not path.isprintable() or " " in path:
+        raise ValueError("must be a path with {id} in it, such as /v1/jobs/{id}")
+    return path
+
+
+class Names(Noun):
+    """`jobs:` of a target file, each name as that gateway has it:
+
+    flavour: jobs
+    path: /predictions
+    poll_s: 0.5
+    jobs:
+      body: {input: {prompt: "{prompt}", max_tokens: "{max_tokens}"}}
+      poll: /predictions/{id}
+      state: status
+      done: [succeeded]
+      text: output
+    """
+
+    body: Template | None = None
+    """As in `http:`; None: a job of one chat step."""
+    poll: Annotated[str, AfterValidator(_is_poll)] | None = None
+    """Where a job is asked after; None: at its id below the path where it was posted, or where the `Location`
+    of the 202 says if there is no id in its body."""
+    id: Place = "id"
+    state: Place = "state"
+    done: tuple[str, ...] = Field(default=("completed",), min_length=1)
+    """States in which the result is there. A state that is in none of these lists is one on the way."""
+    failed: tuple[str, ...] = ("failed", "cancelled")
+    expired: tuple[str, ...] = ("expired",)
+    reason: Place = "reason"
+    """Where an ended job says why."""
+    text: Place = "result.choices.0.message.content"
+    input_tokens: Place | None = "result.usage.prompt_tokens"
+    output_tokens: Place | None = "result.usage.completion_tokens"
+
+
+class Jobs(Flavour):
+    """`flavour: jobs`. There are no streams; the answer is the result of the job."""
+
+    path: ClassVar[str | None] = "/jobs"
+    tail: ClassVar[str | None] = "/v1/jobs"
+
+    jobs: Names = Names()
+    poll_s: float = Field(default=0.25, gt=0, le=60)
+    """From an answer to the next question."""
+
+    @property
+    def streams(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def asks_after_s(self) -> float | None:
+        """Always."""
+        return self.poll_s
+
+    def request_body(self, prompt: str, arrival: Arrival, model: str) -> bytes:
+        """The template, filled in, or a job of one chat step."""
+        if self.jobs.body is not None:
+            return msgspec.json.encode(fill(self.jobs.body, prompt, arrival, model) | self.body)
+        plain = msgspec.structs.replace(arrival.job, stream=False)
+        step = {"chat": msgspec.Raw(chat_body(prompt, plain, model))}
+        who = {"workflow": arrival.job.workflow, "service_class": arrival.service_class}
+        return msgspec.json.encode({"steps": [step], **who, **self.body})
+
+    def read_event(self, kind: bytes, data: bytes, heard: Heard) -> bool:  # noqa: ARG002
+        """There are none."""
+        heard.fail("unasked-stream")
+        return False
+
+    def read_whole(self, data: bytes | bytearray, heard: Heard) -> None:
+        """The result of a job that is done."""
+        answer, names = msgspec.json.decode(data), self.jobs
+        text = text_at(answer, names.text)
+        if text is None:
+            heard.fail("answer-without-text")
+        else:
+            heard.texts.append(text)
+        heard.count(
+            None if names.input_tokens is None else count_at(answer, names.input_tokens),
+            None if names.output_tokens is None else count_at(answer, names.output_tokens),
+        )
+
+    def standing(self, data: bytes | bytearray) -> Standing:
+        """By its state."""
+        answer, names = msgspec.json.decode(data), self.jobs
+        state = text_at(answer, names.state)
+        reason = text_at(answer, names.reason) or state
+        return Standing(text_at(answer, names.id), self._progress(state), reason)
+
+    def poll_path(self, path: str, name: str) -> str:
+        """As the target says it, or below the path."""
+        poll = self.jobs.poll
+        return super().poll_path(path, name) if poll is None else poll.replace("{id}", name)
+
+    def _progress(self, state: str | None) -> Progress | None:
+        if not state:
+            return None
+        names = self.jobs
+        for progress, states in (
+            (Progress.DONE, names.done),
+            (Progress.FAILED, names.failed),
+            (Progress.EXPIRED, names.expired),
+        ):
+            if state in states:
+                return progress
+        return Progress.OPEN
