@@ -42,6 +42,11 @@ def is_gateways(kind: str) -> bool:
     return kind in gateway_faults.SEAM.names()
 
 
+def ends_a_gateway(kind: str) -> bool:
+    """Whether it kills the process, which must be started again."""
+    return is_gateways(kind) and gateway_faults.SEAM.get(kind).begins is Act.KILL
+
+
 def window(profile: Profile, fault: Fault) -> FaultWindow:
     """When one of the profile's faults is there."""
     if fault.phase is not None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 
 from agentload import plan, profile, targets
-from agentload.drivers import users_files
+from agentload.drivers import tls, users_files
+from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.keyring import with_keys
 from agentload.drivers.processes import check_file_limit, check_port_free
 from agentload.errors import UsageError
-from agentload.faults import is_gateways
+from agentload.faults import ends_a_gateway, is_gateways
 from agentload.model import Plan, Profile
 from agentload.targets import Target, is_loopback
 from agentload.targets._urls import split_url
@@ -68,10 +69,12 @@ def prepare(options: Options) -> Prepared:
     warnings: list[str] = []
     if options.target is not None:
         target = targets.load(options.target, os.environ, allow_hosts=options.allow_hosts)
+        tls.check(target.trust, options.target)
         names = [tenant.name for tenant in chosen.tenants]
         target = with_keys(target, names, os.environ, warnings.append)
         target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
-        _check_faults(chosen)
+        _check_faults(chosen, target)
+        _check_process(target)
     seed = chosen.seed if options.seed is None else options.seed
     _check_provider(options, target)
     bind_address(options.bind)
@@ -118,14 +121,24 @@ def _check_provider(options: Options, target: Target | None) -> None:
         )
 
 
-def _check_faults(chosen: Profile) -> None:
-    """Somebody's gateway is not ours to kill."""
+def _check_faults(chosen: Profile, target: Target) -> None:
+    """Somebody's gateway is ours to kill only where its owner says so."""
     for place, fault in enumerate(chosen.faults):
-        if is_gateways(fault.kind):
+        where = f"{chosen.name}: faults[{place}]: {fault.kind}"
+        if is_gateways(fault.kind) and target.process is None:
             raise UsageError(
-                f"{chosen.name}: faults[{place}]: {fault.kind} happens to the bundled gateway: "
-                "leave out --target, or the fault"
+                f"{where} happens to a process: say which in the target file "
+                "(process: {pid_file: …}), or leave out --target, or the fault"
             )
+        if target.process is not None and target.process.restart is None and ends_a_gateway(fault.kind):
+            raise UsageError(
+                f"{where} needs process.restart in the target file: the command that starts it again"
+            )
+
+
+def _check_process(target: Target) -> None:
+    if target.process is not None:
+        ForeignProcess(target.process, f"{target.name}: process").find()
 
 
 def _check_mutant(options: Options) -> None:

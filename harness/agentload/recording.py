@@ -13,7 +13,10 @@ from rich.console import Console
 
 from agentload import rundir, targets
 from agentload.clock_alignment import ClockAlignment
-from agentload.drivers import probe, protocol
+from agentload.drivers import protocol, target_probe
+from agentload.drivers.foreign_hand import ForeignHand
+from agentload.drivers.foreign_process import ForeignProcess
+from agentload.drivers.gauges import Gauge, OwnGauge, gauge_of, missing_series
 from agentload.drivers.health import reassess
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
@@ -46,6 +49,7 @@ class Recording:
         self.view = live_view.view(prepared.profile, console)
         self._interrupted = False
         self._samplers: list[Sampler] = []
+        self._process: ForeignProcess | None = None
         self._gauges: dict[str, float] = {}
         self._user_errors: dict[str, int] = {}
 
@@ -68,6 +72,7 @@ class Recording:
                     finally:
                         self.view.finish()
                         stage.faults.end()
+                        self.ended_by = self.ended_by or stage.faults.problem
                         for sampler in self._samplers:
                             sampler.stop()
                 self._write_down(stage, driver)
@@ -84,6 +89,9 @@ class Recording:
         if target is None:
             stage.start_gateway(self.options.mutant)
             return targets.bundled(stage.gateway_url)
+        if target.process is not None:
+            self._process = ForeignProcess(target.process, f"{target.name}: process")
+            stage.foreign = ForeignHand(self._process, lambda: target_probe.await_ready(target))
         self._probe(stage, target)
         return target
 
@@ -91,15 +99,17 @@ class Recording:
         """One careful request before the load: is the target there, and is our provider behind it?"""
         self.console.print(f"the provider behind it: {stage.provider_url}/v1", soft_wrap=True)
         request = targets.probe_request(target, self.prepared.profile)
-        status = probe.chat_probe(
-            stage.http, request.url, dict(request.headers), request.body, request.method
-        )
+        if target.health is not None:
+            target_probe.await_ready(target)
+        status = target_probe.chat_probe(target, request)
         if (status < 300 or status >= 500) and stage.calls_seen() == 0:
             raise UnreachableError(
                 f"the target gateway at {request.url}: answered {status}, but our provider at "
                 f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?",
                 "--provider-port N says where ours listens; --provider URL names one that runs already",
             )
+        for missing in missing_series(target):
+            self.console.print(f"warning: {missing}", style="yellow", soft_wrap=True, markup=False)
         stage.begin_run()
 
     def _master_config(self, target: Target) -> protocol.MasterConfig:
@@ -178,11 +188,19 @@ class Recording:
             samples.append(sample)
             self._gauges = sample.values
 
+        gauge: Gauge
         if stage.gateway_url:
-            url, memory = f"{stage.gateway_url}/debug/queue", stage.gateway_bytes
-            sampler = Sampler(url, "gateway", t0_ns, time.monotonic_ns, keep, memory)
-            sampler.start()
-            self._samplers.append(sampler)
+            gauge, memory = OwnGauge(f"{stage.gateway_url}/debug/queue"), stage.gateway_bytes
+        elif self.prepared.target is not None:
+            gauge, memory = gauge_of(self.prepared.target), self._foreign_bytes
+        else:
+            return
+        sampler = Sampler(gauge, "gateway", t0_ns, time.monotonic_ns, keep, memory)
+        sampler.start()
+        self._samplers.append(sampler)
+
+    def _foreign_bytes(self) -> int:
+        return 0 if self._process is None else self._process.resident_bytes()
 
     def _shown(self, progress: protocol.Progress) -> dict[str, Any]:
         tenants = {t.tenant: msgspec.structs.asdict(t) for t in progress.tenants}

@@ -51,6 +51,8 @@ SOUND = Seen(
     asked=(asked(), asked(tenant="flood", seq=1), STREAM, LEFT, asked(Kind.BURST, "flood", 4), refused(5)),
     calls=CALLS,
     upstream_keys=1,
+    gauges=("in_flight",),
+    gauges_named=("in_flight",),
 )
 
 

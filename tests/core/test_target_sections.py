@@ -71,6 +71,15 @@ def test_mistakes_are_one_line_with_their_place(tmp_path: Path, text: str, line:
     assert refusal(tmp_path, text).startswith(line)
 
 
+def test_metrics_are_a_path_or_a_url_of_series_or_of_json(tmp_path: Path) -> None:
+    text = "metrics: {url: /admin/m, waiting: 'a{b=\"c\"}', queue_age_s: queues.*.age}\nhealth: /healthz\n"
+    target = load(tmp_path, text)
+    assert target.metrics is not None
+    assert target.metrics.url == "http://127.0.0.1:8080/admin/m"
+    assert target.metrics.series == {"waiting": 'a{b="c"}', "oldest_age_s": "queues.*.age"}
+    assert target.health == "/healthz"
+
+
 def test_metrics_elsewhere_are_a_stranger_too(tmp_path: Path) -> None:
     text = "metrics: {url: 'http://10.0.0.1/m', waiting: a}"
     (tmp_path / "gw.yaml").write_text(BASE + text)

@@ -140,11 +140,11 @@ def test_every_request_had_the_program_that_was_drawn_for_it(run: Run) -> None:
     assert endings["{'leave_tokens': 3}", Outcome.ABANDONED] > 5
 
 
-def test_faults_of_the_bundled_gateway_are_not_for_somebody_elses(tmp_path: Path) -> None:
+def test_somebodys_gateway_is_not_touched_unless_its_file_says_so(tmp_path: Path) -> None:
     wrong = command(tmp_path, "--target", "http://127.0.0.1:9")
     done = subprocess.run(wrong, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == ExitCode.USAGE
-    assert "faults[1]: gateway-pause happens to the bundled gateway: leave out --target" in done.stderr
+    assert "faults[1]: gateway-pause happens to a process: say which in the target file" in done.stderr
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])

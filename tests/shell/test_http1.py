@@ -21,6 +21,7 @@ from gevent.server import StreamServer
 
 from agentload.drivers.http1 import Endpoint, Exchange, Http1Client
 from agentload.drivers.http1_answer import MAX_HEAD_BYTES, Answer, Failure
+from agentload.targets._tls import Trust
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
@@ -415,7 +416,7 @@ def test_tls_with_a_certificate_of_ones_own(certificate: Path) -> None:
     server.start()
     port = port_of(server)
     try:
-        trusting = Http1Client(Endpoint("localhost", port, tls=True, ca_file=str(certificate)))
+        trusting = Http1Client(Endpoint("localhost", port, tls=True, trust=Trust(ca=str(certificate))))
         asked = [trusting.exchange(POST, time.monotonic_ns() + 5 * 10**9, Ear()) for _ in range(2)]
         assert [(result.status, result.reused) for result in asked] == [(200, False), (200, True)]
         trusting.close()

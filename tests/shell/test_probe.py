@@ -108,12 +108,6 @@ def test_the_whole_call_is_bounded_not_each_read(start: bytes) -> None:
     assert "no answer within 0.3 s" in problem_with(drips(start), QUICK)
 
 
-def test_a_chat_probe_is_not_redirected() -> None:
-    refused = pytest.raises(UnreachableError, match="answered 308: give the final address")
-    with server(says(b"{}", b"308 Moved")) as url, probe.client() as http, refused:
-        probe.chat_probe(http, url, {"Authorization": "Bearer \xe9"}, b"{}")
-
-
 def test_what_is_no_url_is_one_line() -> None:
     with probe.client() as http, pytest.raises(UnreachableError) as raised:
         probe.json_call(http, "GET", "http://127.0.0.1:x/", what="the provider")

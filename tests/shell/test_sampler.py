@@ -1,10 +1,16 @@
-"""Whatever a gauge answers, the sampler goes on."""
+"""Whatever a gauge answers, the sampler goes on; and what a target's page says is read by its series."""
 
 from __future__ import annotations
 
-import httpx
+import socket
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+
 import pytest
 
+from agentload.client.metrics_page import read_page
+from agentload.drivers.gauges import Gauge, OwnGauge, Reading
 from agentload.drivers.sampler import Sampler
 from agentload.model import Sample
 
@@ -14,21 +20,93 @@ NONSENSE = [
 ]  # fmt: skip
 
 
-def read(body: bytes) -> tuple[list[Sample], int]:
+@contextmanager
+def page(body: bytes) -> Generator[str]:
+    """A server that answers with it, always; yields its URL."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                with sock:
+                    sock.recv(65_536)
+                    sock.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/gauge"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def read(gauge: Gauge, resident: int = 0) -> tuple[list[Sample], int]:
     kept: list[Sample] = []
-    sampler = Sampler("http://gauge/", "gateway", 0, lambda: 5, kept.append)
-    with httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, content=body))) as http:
-        sampler._read(http)
+    sampler = Sampler(gauge, "gateway", 0, lambda: 5, kept.append, lambda: resident)
+    sampler.read()
+    gauge.close()
     return kept, sampler.misses
 
 
 @pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
 def test_what_is_no_reading_is_a_miss(body: bytes) -> None:
-    assert read(body) == ([], 1)
+    with page(body) as url:
+        assert read(OwnGauge(url)) == ([], 1)
 
 
 def test_a_reading_is_kept() -> None:
-    assert read(b'{"queued": 3, "now_ns": 4, "name": "x"}') == (
-        [Sample(at_ns=4, source="gateway", values={"queued": 3.0})],
-        0,
-    )
+    with page(b'{"queued": 3, "now_ns": 4, "name": "x"}') as url:
+        assert read(OwnGauge(url)) == ([Sample(at_ns=4, source="gateway", values={"queued": 3.0})], 0)
+
+
+class Broken:
+    def read(self) -> Reading:
+        raise ValueError
+
+    def close(self) -> None: ...
+
+
+def test_memory_is_known_although_the_page_is_not() -> None:
+    assert read(Broken(), 7) == ([Sample(at_ns=5, source="gateway", values={"resident_bytes": 7.0})], 1)
+
+
+PROMETHEUS = b"""\
+# HELP up Whether it is.
+# TYPE up gauge
+up{job="a"} 1
+up{job="b"} 2.5
+# TYPE up_since_total counter
+up_since_total 4
+age{queue="a"} 3
+age{queue="b"} 1
+nothing NaN
+odd{label="a \\"quoted\\" one, with } in it"} 6
+"""
+JSON = b'{"queue": {"depth": 4, "ages": [1, 3.5], "name": "x"}, "flat": 2, "on": true}'
+
+
+@pytest.mark.parametrize(
+    ("body", "series", "values"),
+    [
+        (PROMETHEUS, {"waiting": "up"}, {"waiting": 3.5}),
+        (PROMETHEUS, {"waiting": 'up{job="b"}', "x": "up_since_total"}, {"waiting": 2.5, "x": 4}),
+        (PROMETHEUS, {"oldest_age_s": "age"}, {"oldest_age_s": 3}),
+        (PROMETHEUS, {"waiting": "nothing", "in_flight": "none"}, {}),
+        (PROMETHEUS, {"waiting": r'odd{label=~"a \"quoted\".*"}'}, {"waiting": 6}),
+        (PROMETHEUS, {"waiting": "queue.depth"}, {}),
+        (b"", {"waiting": "up"}, {}),
+        (JSON, {"waiting": "queue.depth", "in_flight": "flat"}, {"waiting": 4, "in_flight": 2}),
+        (JSON, {"oldest_age_s": "queue.ages.*", "x": "queue.ages.1"}, {"oldest_age_s": 3.5, "x": 3.5}),
+        (JSON, {"waiting": "queue.name", "in_flight": "on"}, {}),
+        (JSON, {"waiting": "queue.depth.deeper", "in_flight": "queue.ages.9"}, {}),
+    ],
+)  # fmt: skip
+def test_a_page_is_read_by_its_series(
+    body: bytes, series: Mapping[str, str], values: Mapping[str, float]
+) -> None:
+    assert read_page(body, series) == values
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"up{a= 1", b"up x", b'{"up": ', b'{"a":' + b"[" * 100_000])
+def test_what_is_no_page_is_said_so(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        read_page(body, {"waiting": "up"})

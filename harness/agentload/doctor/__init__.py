@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,8 +24,11 @@ from agentload.doctor.ask import Asker
 from agentload.doctor.decidable import prospects
 from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Asked, Call, Kind, Seen
+from agentload.drivers.foreign_process import ForeignProcess
+from agentload.drivers.gauges import gauge_of
 from agentload.drivers.provider_control import token_of
 from agentload.drivers.stage import Stage
+from agentload.drivers.target_probe import await_ready
 from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Profile
 from agentload.report.text import printable
@@ -77,6 +81,8 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             stage.use_provider(running)
         else:
             stage.start_provider(options.provider_port or target.provider.port)
+        if target.health is not None:
+            await_ready(target)
         asked = _ask(Asker(target, profile, run_id), profile, burst, streams=target.api.streams)
         if all(one.status == 0 for one in asked):
             raise UnreachableError(f"the target gateway at {target.base_url}: {asked[0].failure}")
@@ -86,7 +92,25 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             calls=_calls(stage),
             streams=target.api.streams,
             upstream_keys=_upstream_keys(stage),
+            gauges=_gauges(target),
+            gauges_named=_gauges_named(target),
         )
+
+
+def _gauges(target: Target) -> tuple[str, ...]:
+    """What can be read of the target's own values, as they are called in a run's samples."""
+    gauge, found = gauge_of(target), list[str]()
+    with suppress(UnreachableError, ValueError):
+        found += gauge.read().values
+    gauge.close()
+    if target.process is not None and ForeignProcess(target.process, "process").resident_bytes():
+        found.append("resident_bytes")
+    return tuple(found)
+
+
+def _gauges_named(target: Target) -> tuple[str, ...]:
+    series = () if target.metrics is None else tuple(target.metrics.series)
+    return series if target.process is None else (*series, "resident_bytes")
 
 
 def _passed_us_by(seen: Seen) -> bool:

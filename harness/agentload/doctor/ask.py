@@ -15,6 +15,7 @@ from agentload.client.polling import Ask, Heard, Polling
 from agentload.client.polling import Kind as AskKind
 from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.doctor.observed import Asked, Kind
+from agentload.drivers import tls
 from agentload.drivers.http1_answer import Answer
 from agentload.model import Arrival, Job, Profile, Tenant
 from agentload.targets import Target
@@ -35,7 +36,7 @@ class Asker:
         self._target, self._profile, self._run_id = target, profile, run_id
         self._writer, self._redact = RequestWriter(target), target.redactor()
         self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
-        self._tls = ssl.create_default_context() if target.tls else None
+        self._tls = tls.context(target.trust) if target.tls else None
         self._next = 0
 
     def ask(self, kind: Kind, tenant: Tenant) -> Asked:
@@ -116,6 +117,8 @@ class Asker:
             self._converse(request, hearing, until_s)
         except TimeoutError:
             failure = f"no whole answer in {TIMEOUT_S:g} s"
+        except ssl.SSLError as error:
+            failure = tls.trouble(error)
         except (OSError, ValueError) as error:
             failure = getattr(error, "strerror", None) or str(error) or type(error).__name__
         hearing.ended_ns = time.monotonic_ns()

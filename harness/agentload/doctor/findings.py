@@ -54,6 +54,7 @@ def findings(seen: Seen) -> list[Finding]:
         refusal,
         http_version,
         clock,
+        own_values,
     ]
     return [look(seen) for look in looks]
 
@@ -237,6 +238,18 @@ def clock(seen: Seen) -> Finding:
     return Finding(
         "clock", Grade.NOTE, f"{skew_s:+.0f} s from ours: dates in Retry-After are read that wrong"
     )
+
+
+def own_values(seen: Seen) -> Finding:
+    """What the target says of itself: its metrics, and its process's memory."""
+    if not seen.gauges_named:
+        said = "none named: metrics and process of the target file would make more checks decidable"
+        return Finding("its own values", Grade.NOTE, said)
+    missing = [name for name in seen.gauges_named if name not in seen.gauges]
+    if missing:
+        said = f"{', '.join(missing)} cannot be read: are the series of metrics, and the process, right?"
+        return Finding("its own values", Grade.UNSURE, said)
+    return Finding("its own values", Grade.GOOD, f"{', '.join(seen.gauges)} can be read")
 
 
 def _ending(one: Asked) -> str:

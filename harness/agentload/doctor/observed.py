@@ -77,6 +77,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """How many API keys our provider has met; None where it does not say."""
     gauges: tuple[str, ...] = ()
     """Values of its own that could be read, as they are called in a run's samples."""
+    gauges_named: tuple[str, ...] = ()
+    """Those that its target file names."""
 
     def of(self, *kinds: Kind) -> list[Asked]:
         """The requests of these kinds."""

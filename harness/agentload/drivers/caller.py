@@ -53,7 +53,7 @@ class Caller:
         self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
         self._writer = RequestWriter(target)
         self._redact = target.redactor()
-        self._endpoint = Endpoint(target.host, target.port, target.tls)
+        self._endpoint = Endpoint(target.host, target.port, target.tls, target.trust)
         self._addresses: list[Address] | None = None
         self._clients: dict[str, Http1Client] = {}
         self.jobs = JobCaller(target, profile, run_id, self)

@@ -1,6 +1,6 @@
 """The faults of a live run: the provider is told its own ahead, the gateway's are done to its process.
 
-Only processes that we started are touched, by their own handle.
+Only processes that we started are touched, by their own handle, and a target's that its file names.
 """
 
 from __future__ import annotations
@@ -25,6 +25,22 @@ PARKED_S = 30.0
 """For an act that is under way when the run ends: a gateway that is being started."""
 
 
+class Hand(Protocol):
+    """Does things to a gateway's process."""
+
+    def prepare(self) -> None:
+        """Faults are to come."""
+        ...
+
+    def do(self, act: Act) -> None:
+        """One act. Raises UnreachableError when the gateway does not come up again."""
+        ...
+
+    def mend(self) -> None:
+        """It is left running. Raises as `do`."""
+        ...
+
+
 class Scenery(Protocol):
     """What faults happen to: `drivers.stage.Stage`."""
 
@@ -35,6 +51,8 @@ class Scenery(Protocol):
     children: dict[str, Child]
     away: set[str]
     """Children that are meant to be gone for a while."""
+    foreign: Hand | None
+    """For a target whose file names its process; None: the gateway is a child."""
 
     def restart_gateway(self, port: int) -> None:
         """A new gateway in the place of the old one. Raises UnreachableError."""
@@ -47,12 +65,14 @@ class Faults:
     def __init__(self, scenery: Scenery) -> None:
         self._scenery = scenery
         self._timeline: Timeline | None = None
+        self._hand: Hand | None = None
+        self._unmended: UnreachableError | None = None
         self._begun = False
 
     @property
     def problem(self) -> UnreachableError | None:
         """Why a fault could not heal: a gateway that did not come up again."""
-        return None if self._timeline is None else self._timeline.problem
+        return self._unmended or (None if self._timeline is None else self._timeline.problem)
 
     def begin(self, t0_ns: int) -> None:
         """Put every fault on the clock. `t0_ns`: time zero, monotonic.
@@ -67,7 +87,9 @@ class Faults:
             control.add_faults(requests)
         acts = gateway_acts(profile)
         if acts:
-            self._timeline = Timeline(acts, t0_ns, GatewayHand(self._scenery).do)
+            self._hand = self._scenery.foreign or GatewayHand(self._scenery)
+            self._hand.prepare()
+            self._timeline = Timeline(acts, t0_ns, self._hand.do)
             self._timeline.start()
 
     def end(self) -> None:
@@ -77,9 +99,11 @@ class Faults:
         self._begun = False
         if self._timeline is not None:
             self._timeline.stop()
-            gateway = self._scenery.children["gateway"]
-            if gateway.alive():
-                gateway.process.send_signal(signal.SIGCONT)
+        if self._hand is not None:
+            try:
+                self._hand.mend()
+            except UnreachableError as error:
+                self._unmended = error
         if self._scenery.control is not None:
             with suppress(UnreachableError, InconclusiveError):
                 self._scenery.control.remove_faults()
@@ -91,7 +115,7 @@ class Faults:
 
 
 class GatewayHand:
-    """Does things to the gateway's process."""
+    """Does things to the bundled gateway's process."""
 
     def __init__(self, scenery: Scenery) -> None:
         self._scenery = scenery
@@ -116,6 +140,15 @@ class GatewayHand:
                 self._scenery.away.discard("gateway")
                 if self._place is not None:
                     self._place.close()
+
+    def prepare(self) -> None:
+        """Nothing: it is a child."""
+
+    def mend(self) -> None:
+        """It goes on; one that is dead dies with the run anyway."""
+        gateway = self._scenery.children["gateway"]
+        if gateway.alive():
+            gateway.process.send_signal(signal.SIGCONT)
 
 
 def keep_place(port: int) -> socket.socket | None:

@@ -26,7 +26,9 @@ import msgspec
 from gevent import monkey
 from gevent import ssl as gevent_ssl
 
+from agentload.drivers import tls
 from agentload.drivers.http1_answer import Answer, ExchangeError, Failure
+from agentload.targets._tls import Trust
 
 RECEIVE_BYTES = 32 * 1024
 IDLE_LIMIT_NS = 30 * 1_000_000_000
@@ -49,8 +51,8 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     tls: bool = False
-    ca_file: str | None = None
-    """Certificates to trust instead of the system's."""
+    trust: Trust | None = None
+    """None: the system's authorities."""
 
 
 class Address(NamedTuple):
@@ -159,7 +161,8 @@ class Http1Client:
         self.found_closed = 0
         """Idle connections found closed by the server before they were used again."""
         self._idle: deque[Connection] = deque()
-        self._tls = _tls_context(endpoint) if endpoint.tls else None
+        unverified: Any = gevent_ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if endpoint.tls else None
+        self._tls = unverified and tls.trusting(unverified, endpoint.trust)
 
     def exchange(self, request: bytes, deadline_ns: int, listener: Listener) -> Exchange:
         """Send the bytes of one request and hear its answer out, until `deadline_ns` at the latest.
@@ -326,19 +329,10 @@ class _NeverArrived(Exception):
     """The request may be sent again: the server cannot have seen it."""
 
 
-def _tls_context(endpoint: Endpoint) -> Any:
-    context = gevent_ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if endpoint.ca_file is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(endpoint.ca_file)
-    return context
-
-
 def _connect_problem(endpoint: Endpoint, error: OSError) -> ExchangeError:
     where = f"{endpoint.host}:{endpoint.port}"
     if isinstance(error, ssl.SSLError):
-        return ExchangeError(Failure.TLS, f"{where}: {error}")
+        return ExchangeError(Failure.TLS, f"{where}: {tls.trouble(error)}")
     if error.errno in _LOCAL_ERRORS:
         return ExchangeError(Failure.EXHAUSTED, f"{where}: {error}")
     refused = isinstance(error, ConnectionRefusedError)
@@ -350,6 +344,8 @@ def _problem(
 ) -> ExchangeError | _NeverArrived:
     if isinstance(error, ExchangeError) and error.failure is not Failure.NO_ANSWER:
         return error
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ExchangeError(Failure.TLS, tls.trouble(error))
     if connection.used and result.first_byte_ns is None:
         if isinstance(error, ExchangeError) and connection.request_never_arrived(request_bytes):
             return _NeverArrived()

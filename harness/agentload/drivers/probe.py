@@ -108,28 +108,6 @@ def read_json(reply: Reply, what: str, url: str) -> dict[str, Any]:
     return _json_object(reply, what, url)
 
 
-def chat_probe(
-    http: httpx.Client, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST"
-) -> int:
-    """One small call to a target; returns its status. Any JSON answer will do, a refusal too.
-
-    Raises UnreachableError when nothing listens, when it is not HTTP, when it is a web page or a redirection,
-    when the path is not there, or when the answer is too long or too slow.
-    """
-    what = "the target gateway"
-    reply = exchange(http, method, url, what=what, body=body, headers=headers)
-    _refuse_redirect(reply, what, url)
-    where = f"{what} at {url}: answered {reply.status}"
-    if "html" in reply.kind:
-        raise UnreachableError(f"{where} with HTML, not JSON: is this its API?")
-    if reply.status in (401, 403):
-        raise UnreachableError(f"{where}: are the tenants' keys known to it?")
-    if reply.status in (404, 405):
-        raise UnreachableError(f"{where}: is the path right?")
-    _json_object(reply, what, url)
-    return reply.status
-
-
 def _in_time(call: Callable[[], Reply], where: str, bounds: Bounds) -> Reply:
     outcome: SimpleQueue[Reply | Exception] = SimpleQueue()
 

@@ -1,30 +1,30 @@
-"""Polls the gateway's own gauges during the load, to hold against them what is seen from outside."""
+"""Reads the gateway's own gauges during the load, to hold against them what is seen from outside."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Any, cast
 
-import httpx
-
-from agentload.drivers import probe
+from agentload.drivers.gauges import BOUNDS, Gauge
+from agentload.errors import UnreachableError
 from agentload.model import Sample
 
 Clock = Callable[[], int]
+PART_OF_TIME = 0.2
+"""A page that is slow to read is read less often: reading must not become a load."""
 
 
 class Sampler(threading.Thread):
-    """A thread that reads `GET <url>` every `interval_s` and hands each reading on.
+    """A thread that reads a gauge every `interval_s` and hands each reading on.
 
-    The gateway's own `now_ns` (CLOCK_MONOTONIC, shared by the processes of one host) dates the reading; one
-    without it is dated at the middle of the call. `resident_bytes` says how much memory its process has; 0
-    is no reading.
+    One that does not say when it was so is dated at the middle of the call. `resident_bytes` says how much
+    memory the gateway has; 0 is no reading.
     """
 
     def __init__(
         self,
-        url: str,
+        gauge: Gauge,
         source: str,
         t0_ns: int,
         clock: Clock,
@@ -32,47 +32,37 @@ class Sampler(threading.Thread):
         resident_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__(name=f"sampler-{source}", daemon=True)
-        self.url, self.source, self.t0_ns, self.clock, self.keep = url, source, t0_ns, clock, keep
+        self.gauge, self.source, self.t0_ns, self.clock, self.keep = gauge, source, t0_ns, clock, keep
         self.resident_bytes = resident_bytes
         self.interval_s = 0.1
         self.misses = 0
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Poll until stopped. A gauge that does not answer is a miss, never an error of the run."""
-        with probe.client() as http:
-            while not self._stopping.wait(self.interval_s):
-                self._read(http)
+        """Read until stopped. A gauge that does not answer is a miss, never an error of the run."""
+        took_s = 0.0
+        while not self._stopping.wait(max(self.interval_s - took_s, took_s / PART_OF_TIME - took_s, 0.0)):
+            began_s = time.monotonic()
+            self.read()
+            took_s = time.monotonic() - began_s
+        self.gauge.close()
 
     def stop(self) -> None:
         """Ask for the end and wait for it."""
         self._stopping.set()
-        self.join(timeout=2 * probe.TIMEOUT_S)
+        self.join(timeout=2 * BOUNDS.seconds)
 
-    def _read(self, http: httpx.Client) -> None:
-        before = self.clock()
+    def read(self) -> None:
+        """Once."""
+        before_ns = self.clock()
         try:
-            at, values = _reading(http.get(self.url).json())
-        except (httpx.HTTPError, ValueError, OverflowError, RecursionError):
+            values, at_ns = self.gauge.read()
+        except (UnreachableError, ValueError, OverflowError):
             self.misses += 1
-            return
-        at = (before + self.clock()) // 2 if at is None else at
+            values, at_ns = {}, None
+        at_ns = (before_ns + self.clock()) // 2 if at_ns is None else at_ns
         resident = self.resident_bytes()
         if resident:
             values["resident_bytes"] = float(resident)
-        self.keep(Sample(at_ns=at - self.t0_ns, source=self.source, values=values))
-
-
-def _reading(body: Any) -> tuple[int | None, dict[str, float]]:
-    """When it was taken, where it says, and its numbers. Raises ValueError for what is no reading."""
-    if not isinstance(body, dict):
-        raise ValueError("is no mapping")
-    fields = cast("dict[str, Any]", body)
-    at = fields.get("now_ns")
-    if "now_ns" in fields and not isinstance(at, int):
-        raise ValueError("now_ns is no number")
-    return at, {
-        name: float(value)
-        for name, value in fields.items()
-        if name != "now_ns" and isinstance(value, int | float) and not isinstance(value, bool)
-    }
+        if values:
+            self.keep(Sample(at_ns=at_ns - self.t0_ns, source=self.source, values=values))

@@ -13,7 +13,7 @@ import httpx
 
 from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import probe
-from agentload.drivers.faults import Faults
+from agentload.drivers.faults import Faults, Hand
 from agentload.drivers.heartbeat import resident_bytes
 from agentload.drivers.processes import Child
 from agentload.drivers.provider_control import Entries, ProviderControl, ProviderLedger
@@ -43,6 +43,8 @@ class Stage:
         self.children: dict[str, Child] = {}
         self.away: set[str] = set()
         """Children that a fault has killed and will bring back."""
+        self.foreign: Hand | None = None
+        """For a target's own process, where its file names one."""
         self.faults = Faults(self)
         self._token = token
         self._watch: ProviderWatch | None = None

@@ -19,7 +19,8 @@ GAUGES = {"waiting": "waiting", "queue_age_s": "oldest_age_s", "in_flight": "in_
 _NAME = r"[A-Za-z_:][A-Za-z0-9_:]*"
 _MATCHER = rf'({_NAME})\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"'
 _SELECTOR = re.compile(rf"({_NAME})\s*(?:\{{\s*((?:{_MATCHER}\s*,?\s*)*)\}})?")
-_DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_STEP = r"(?:[A-Za-z0-9_-]+|\*)"
+_DOTTED = re.compile(rf"{_STEP}(?:\.{_STEP})*")
 
 
 class Matcher(NamedTuple):
@@ -41,6 +42,10 @@ class Selector(NamedTuple):
 
     name: str
     matchers: tuple[Matcher, ...] = ()
+
+    def matches(self, name: str, labels: dict[str, str]) -> bool:
+        """Whether a series is one of them."""
+        return name == self.name and all(matcher.holds(labels) for matcher in self.matchers)
 
 
 def selector(text: str) -> Selector:

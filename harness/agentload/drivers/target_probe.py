@@ -1,0 +1,78 @@
+"""Is the target there, ready, and does it speak HTTP and JSON? Asked before any load."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from agentload.drivers.plain_call import Line
+from agentload.drivers.probe import MIB, Bounds, Reply
+from agentload.errors import UnreachableError
+from agentload.targets import Probe, Target
+
+READY_S = 30.0
+"""How long a target may take to become ready."""
+AGAIN_S = 0.1
+_WHAT = "the target gateway"
+_ONCE = Bounds(5.0, MIB)
+
+
+def chat_probe(target: Target, request: Probe) -> int:
+    """One small chat call to a target; returns its status. Any JSON answer will do, a refusal too.
+
+    Raises UnreachableError when nothing listens, when it is not HTTP, when it is a web page or a redirection,
+    when the path is not there, or when the answer is too long or too slow.
+    """
+    with Line(target.base_url, _WHAT, target.trust) as line:
+        reply = line.call(
+            request.method, request.url.removeprefix(target.base_url), request.headers, request.body
+        )
+    where = f"{_WHAT} at {request.url}: answered {reply.status}"
+    if 300 <= reply.status < 400:
+        raise UnreachableError(f"{where}: give the final address")
+    if "html" in reply.kind:
+        raise UnreachableError(f"{where} with HTML, not JSON: is this its API?")
+    if reply.status in (401, 403):
+        raise UnreachableError(f"{where}: are the tenants' keys known to it?")
+    if reply.status in (404, 405):
+        raise UnreachableError(f"{where}: is the path right?")
+    _refuse_other_than_json(reply, where)
+    return reply.status
+
+
+def await_ready(target: Target, seconds: float = READY_S) -> None:
+    """Until the target's health page answers 2xx; without one, until it takes connections.
+
+    Raises UnreachableError when that takes longer than `seconds`.
+    """
+    until_s = time.monotonic() + seconds
+    while True:
+        try:
+            _ask_health(target)
+        except UnreachableError as error:
+            if time.monotonic() > until_s:
+                raise UnreachableError(f"{error} (for {seconds:g} s)") from None
+        else:
+            return
+        time.sleep(AGAIN_S)
+
+
+def _ask_health(target: Target) -> None:
+    with Line(target.base_url, _WHAT, target.trust) as line:
+        if target.health is None:
+            line.connect()
+            return
+        reply = line.call("GET", target.health, bounds=_ONCE)
+    if not 200 <= reply.status < 300:
+        raise UnreachableError(f"{_WHAT} at {target.base_url}{target.health}: answers {reply.status}")
+
+
+def _refuse_other_than_json(reply: Reply, where: str) -> None:
+    try:
+        value = json.loads(reply.body)
+    except RecursionError:
+        raise UnreachableError(f"{where} with JSON nested too deeply") from None
+    except ValueError:
+        raise UnreachableError(f"{where} without JSON") from None
+    if not isinstance(value, dict):
+        raise UnreachableError(f"{where} with JSON that is not an object")
