@@ -11,8 +11,8 @@ from agentload.errors import UnreachableError
 from agentload.model import Sample
 
 Clock = Callable[[], int]
-PART_OF_TIME = 0.2
-"""A page that is slow to read is read less often: reading must not become a load."""
+PART_OF_A_PROCESSOR = 0.1
+"""A page that is long is read less often: this process must not become late for its sake."""
 
 
 class Sampler(threading.Thread):
@@ -40,11 +40,11 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         """Read until stopped. A gauge that does not answer is a miss, never an error of the run."""
-        took_s = 0.0
-        while not self._stopping.wait(max(self.interval_s - took_s, took_s / PART_OF_TIME - took_s, 0.0)):
-            began_s = time.monotonic()
+        used_s = 0.0
+        while not self._stopping.wait(max(self.interval_s, used_s / PART_OF_A_PROCESSOR)):
+            began_s = time.thread_time()
             self.read()
-            took_s = time.monotonic() - began_s
+            used_s = time.thread_time() - began_s
         self.gauge.close()
 
     def stop(self) -> None:
