@@ -25,7 +25,9 @@ PURE_PACKAGES = (
     "gateway/dialects",
 )  # fmt: skip
 PURE_MODULES = (
-    "clock_alignment", "model", "plan", "judge", "faults", "selftest/matrix", "gateway/lifecycle",
+    "clock_alignment", "model", "plan", "judge", "faults", "extensive", "profile/scale", "profile/stretch",
+    "calibration/knee", "calibration/ramp", "calibration/demand", "calibration/decision",
+    "selftest/matrix", "gateway/lifecycle",
     "gateway/core", "gateway/envelope", "gateway/answers", "gateway/meters", "gateway/usage",
     "gateway/protocol", "gateway/failures", "gateway/comeback", "gateway/rate_limit_fields",
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",

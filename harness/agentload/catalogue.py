@@ -38,19 +38,25 @@ def lines(what: str) -> Iterator[str]:
     return _table(kinds[what]())
 
 
-def profile_lines(name: str, seed: int | None, settings: tuple[str, ...]) -> Iterator[str]:
+def profile_lines(
+    name: str, seed: int | None, settings: tuple[str, ...], scale: str | None = None
+) -> Iterator[str]:
     """The phases, tenants and checks of a profile, and the plan it draws."""
     from agentload import plan as planning
     from agentload import profile as profiles
+    from agentload.profile.scale import scaled_as
 
     path = profiles.find(name)
     profile = profiles.load(path, settings)
+    how = _scale_lines(profile, scale)
+    profile = scaled_as(profile, scale)
     drawn = planning.draw(profile, profile.seed if seed is None else seed)
     yield f"{profile.name}: {printable(profile.about)}"
     yield f"file         {path}"
     yield f"seed         {drawn.seed}"
     yield f"plan         {len(drawn.arrivals)} arrivals, {drawn.closed_users} closed-loop users"
     yield f"fingerprint  {drawn.fingerprint}"
+    yield from how
     yield from _slots_lines(profile)
     yield from _phase_lines(profile)
     yield "tenants"
@@ -105,6 +111,17 @@ def _tenant_names(run: Path) -> list[str]:
     from agentload.rundir import read_manifest
 
     return [str(tenant["name"]) for tenant in read_manifest(run).profile["tenants"]]
+
+
+def _scale_lines(profile: Profile, text: str | None) -> list[str]:
+    from agentload.profile import scale
+    from agentload.report.text import figure
+
+    if scale.factor_of(text) is None:
+        least, most = scale.least(profile), scale.most(profile)
+        return [f"scale        from {figure(least.factor)} to {figure(most.factor)} ({least.because})"]
+    factor = scale.factor_of(text) or 1.0
+    return [f"scale        {factor:g}, phases {figure(scale.lengthening(profile, factor))} × as long"]
 
 
 def _slots_lines(profile: Profile) -> Iterator[str]:

@@ -47,6 +47,13 @@ MutantOption = Annotated[
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="Shorter phases, as far as the sample counts allow.")
 ]
+ScaleOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|FACTOR",
+        help="All rates, users, slots and limits times FACTOR; auto: as much as the target carries.",
+    ),
+]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 TargetOption = Annotated[
     str | None, typer.Option(help="URL or YAML file of your gateway; the bundled one when omitted.")
@@ -113,6 +120,7 @@ def run(
     ] = None,
     settings: SetOption = None,
     quick: QuickOption = False,
+    scale: ScaleOption = None,
     provider: ProviderOption = None,
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
@@ -138,6 +146,7 @@ def run(
         out=out,
         settings=tuple(settings or ()),
         quick=quick,
+        scale=scale,
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
@@ -163,6 +172,7 @@ def simulate(
     ] = None,
     settings: SetOption = None,
     quick: QuickOption = False,
+    scale: ScaleOption = None,
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
     """Play a profile in virtual time, in a second or two.
@@ -180,6 +190,7 @@ def simulate(
         out=out,
         settings=tuple(settings or ()),
         quick=quick,
+        scale=scale,
         inconclusive_passes=_passes(inconclusive),
         command=tuple(sys.argv[1:]),
     )
@@ -307,6 +318,7 @@ def gate(
     target: TargetOption = None,
     policy: PolicyOption = None,
     quick: QuickOption = False,
+    scale: ScaleOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder for all; else reports/gate-<time>.")] = None,
     seed: SeedOption = None,
     workers: WorkersOption = 1,
@@ -328,6 +340,7 @@ def gate(
         target=target,
         policy=policy,
         quick=quick,
+        scale=scale,
         seed=seed,
         workers=workers,
         provider_url=provider,
@@ -357,11 +370,16 @@ def list_(
 
 
 @app.command()
-def show(profile: ProfileArgument, seed: SeedOption = None, settings: SetOption = None) -> None:
+def show(
+    profile: ProfileArgument,
+    seed: SeedOption = None,
+    settings: SetOption = None,
+    scale: ScaleOption = None,
+) -> None:
     """Show a profile: phases, tenants, checks and its plan."""
     from agentload import catalogue, screen
 
-    lines = catalogue.profile_lines(profile, seed, tuple(settings or ()))
+    lines = catalogue.profile_lines(profile, seed, tuple(settings or ()), scale)
     for line in catalogue.fitted(lines, screen.width()):
         typer.echo(line)
 

@@ -6,7 +6,7 @@ that ^C leaves what was done. A run that proved nothing is made once more: on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentload import calibration, rundir, screen
 from agentload import profile as profiles
 from agentload import run as live
-from agentload import rundir, screen
+from agentload.calibration.decision import TooSmallError, decide
 from agentload.conclusion import Conclusion
 from agentload.errors import ExitCode, UsageError
 from agentload.model import Status
-from agentload.report import terminal
+from agentload.order import Prepared
+from agentload.profile.scale import AUTO
+from agentload.report import terminal, text
+from agentload.report.summary import escaped
 from agentload.rundir import file_name, write_file
 
 WORST_FIRST = (
@@ -62,21 +66,37 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Checks that did not pass, worst first."""
     rerun_of: str | None = None
     """The folder of the inconclusive run that this one repeats."""
+    not_run: str | None = None
+    """Why there was no run: `--scale auto` found the target too slow for this profile."""
 
 
 def run(options: Options) -> int:
     """Every profile, then the summary. Raises AgentloadError for wrong input, before anything is started."""
     console = screen.console()
     names = options.profiles or tuple(profiles.names())
-    for name in names:
-        live.prepare(msgspec.structs.replace(options.each, profile=name))
+    prepared = {name: live.prepare(msgspec.structs.replace(options.each, profile=name)) for name in names}
     folder = rundir.new_folder("gate", datetime.now(), out=options.out)
-    gate = Gate(options, folder, console)
+    gate = Gate(options, folder, console, _calibrated(options, prepared, console))
     for name in names:
         if gate.play(name) in ENDS_THE_GATE:
             break
     gate.print_summary()
     return gate.exit_code()
+
+
+def _calibrated(options: Options, prepared: Mapping[str, Prepared], console: Console) -> RunOne | None:
+    """With `--scale auto`, what makes each run by one calibration for all, in the first profile's names."""
+    if options.each.scale != AUTO:
+        return None
+    asks = {name: calibration.asked(one) for name, one in prepared.items()}
+    found = calibration.measure(options.each, next(iter(prepared.values())), list(asks.values()), console)
+
+    def run_one(each: live.Options, where: Console) -> Conclusion:
+        ask = asks[each.profile]
+        settled = calibration.apply(each, decide(ask.profile, ask.demand, found), where)
+        return live.record(*settled, where)
+
+    return run_one
 
 
 def select(text: str | None) -> tuple[str, ...]:
@@ -108,7 +128,7 @@ class Gate:
         label = self._label(name)
         entry = self._play_once(name, label, None)
         for again in range(self.options.reruns):
-            if entry.exit_code != ExitCode.INCONCLUSIVE:
+            if entry.exit_code != ExitCode.INCONCLUSIVE or entry.not_run:
                 break
             self.console.print(f"\n{entry.profile} was inconclusive: once more")
             entry = self._play_once(name, f"{label}-again-{again + 1}", entry.folder)
@@ -148,7 +168,10 @@ class Gate:
         folder = self.folder / label
         each = msgspec.structs.replace(self.options.each, profile=name, out=folder)
         self.console.rule(label, style="dim")
-        conclusion = self._run_one(each, self.console)
+        try:
+            conclusion = self._run_one(each, self.console)
+        except TooSmallError as error:
+            return self._not_run(name, label, str(error))
         entry = Entry(
             profile=conclusion.result.run.profile.name,
             folder=label,
@@ -160,6 +183,26 @@ class Gate:
         self.entries.append(entry)
         self._suites[label] = _read(folder / "junit.xml")
         self._texts[label] = _read(folder / "summary.md").decode()
+        self._write()
+        return entry
+
+    def _not_run(self, name: str, label: str, because: str) -> Entry:
+        """A profile that would ask for more than the target carries: it proves nothing, and is said to."""
+        self.console.print(because, soft_wrap=True)
+        passes = self.options.each.inconclusive_passes
+        entry = Entry(
+            profile=profiles.load(profiles.find(name)).name,
+            folder=label,
+            verdict=Status.INCONCLUSIVE,
+            exit_code=int(ExitCode.PASSED if passes else ExitCode.INCONCLUSIVE),
+            failed=["not run"],
+            not_run=because,
+        )
+        self.entries.append(entry)
+        self._suites[label] = _suite_of_nothing(entry, "skipped" if passes else "error")
+        self._texts[label] = (
+            f"## {text.SYMBOLS[Status.INCONCLUSIVE]} {entry.profile}: not run\n\n{escaped(because)}\n"
+        )
         self._write()
         return entry
 
@@ -198,6 +241,22 @@ def merged(documents: list[bytes]) -> bytes:
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
+
+
+def _suite_of_nothing(entry: Entry, ending: str) -> bytes:
+    """junit.xml of a profile that was not run: one case, which says why."""
+    root = ElementTree.Element("testsuites")
+    counts = {
+        "tests": "1",
+        "failures": "0",
+        "errors": str(int(ending == "error")),
+        "skipped": str(int(ending != "error")),
+    }
+    suite = ElementTree.SubElement(root, "testsuite", {"name": entry.profile, **counts})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": entry.profile, "name": "scale"})
+    ElementTree.SubElement(case, ending, {"message": text.printable(entry.not_run)})
+    written: bytes = ElementTree.tostring(root, encoding="utf-8")
+    return written
 
 
 def _live(options: live.Options, console: Console) -> Conclusion:

@@ -170,6 +170,15 @@ class Fault(Noun):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
+class Scaling(Noun):
+    """How far `--scale` may change a profile before it would no longer ask what it asks."""
+
+    least: float = Field(default=0.0, ge=0, le=1)
+    most: float = Field(default=1_000.0, ge=1, le=1_000)
+    because: str = ""
+    """What would go wrong beyond, in a few words."""
+
+
 class Profile(Noun):
     """A whole experiment. Made only by `agentload.profile`."""
 
@@ -184,6 +193,7 @@ class Profile(Noun):
     faults: tuple[Fault, ...] = ()
     drain_s: float = Field(default=10.0, ge=0, le=600)
     """How long requests still open after the last phase are waited for before they count as unfinished."""
+    scale: Scaling = Scaling()
 
     def phase_window_ns(self, name: str) -> tuple[int, int]:
         """Start (inclusive) and end (exclusive) of a phase. Raises KeyError for an unknown name."""

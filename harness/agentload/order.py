@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from agentload.drivers.processes import check_file_limit, check_port_free
 from agentload.errors import UsageError
 from agentload.faults import ends_a_gateway, is_gateways
 from agentload.model import Plan, Profile
+from agentload.profile import scale
 from agentload.targets import Target, is_loopback
 from agentload.targets._urls import split_url
 
@@ -35,6 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     out: Path | None = None
     settings: tuple[str, ...] = ()
     quick: bool = False
+    scale: str | None = None
+    """`auto` (to be settled by a calibration before `prepare` can scale), a factor, or nothing: 1."""
     provider_url: str | None = None
     provider_port: int = 0
     allow_hosts: tuple[str, ...] = ()
@@ -53,6 +57,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """None: the bundled gateway, whose address is known only when it listens."""
     warnings: tuple[str, ...] = ()
     """Lines for the user that stop nothing."""
+    scale: dict[str, Any] | None = None
+    """By what the profile was scaled, and why; None: it was not."""
 
 
 def prepare(options: Options) -> Prepared:
@@ -63,6 +69,9 @@ def prepare(options: Options) -> Prepared:
     if options.policy is not None:
         settings.append(f"gateway.policy={options.policy}")
     chosen = profile.load(profile.find(options.profile), settings)
+    factor, how = scale.factor_of(options.scale), None
+    if factor is not None and factor != 1:
+        chosen, how = scale.scaled(chosen, factor), scale.facts(chosen, factor)
     if options.quick:
         chosen = profile.quick(chosen)
     target = None
@@ -82,7 +91,7 @@ def prepare(options: Options) -> Prepared:
     check_port_free(options.provider_port, "--provider-port")
     users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
-    return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings))
+    return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings), scale=how)
 
 
 def bind_address(bind: str) -> tuple[str, int]:

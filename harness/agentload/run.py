@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.console import Console
 
-from agentload import checks, rundir, screen
+from agentload import calibration, checks, rundir, screen
 from agentload.circumstances import bundled, circumstances
 from agentload.conclusion import Conclusion, conclude
 from agentload.errors import UsageError
@@ -29,7 +29,9 @@ VERSIONS_OF = ("locust", "gevent", "httptools", "hdrhistogram", "starlette", "uv
 
 def run(options: Options) -> int:
     """One live run from options to exit code. Raises AgentloadError (one line) when it cannot be made."""
-    return record(options, prepare(options), screen.console()).exit_code
+    console = screen.console()
+    options, prepared = calibration.settle(options, prepare(options), console)
+    return record(options, prepared, console).exit_code
 
 
 def record(options: Options, prepared: Prepared, console: Console) -> Conclusion:
@@ -38,7 +40,9 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
     made = circumstances(options.command, target, VERSIONS_OF)
     started = datetime.now()
     folder = RunDir.create(prepared.profile.name, started, out=options.out)
-    manifest = rundir.manifest_of(prepared.profile, prepared.plan, "live", started, **made)
+    manifest = rundir.manifest_of(
+        prepared.profile, prepared.plan, "live", started, scale=prepared.scale, **made
+    )
     folder.write_manifest(manifest)
     recording = Recording(options, prepared, folder, manifest, console)
     with interruptible(recording.interrupt):
@@ -48,6 +52,8 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
             f"{prepared.profile.duration_ns / NS:g} s, into {folder.path}",
             soft_wrap=True,
         )
+        if prepared.scale is not None:
+            console.print(text.scale_line(prepared.scale), soft_wrap=True)
         for warning in prepared.warnings:
             console.print(f"warning: {text.printable(warning)}", style="yellow", soft_wrap=True)
         if prepared.target is None and (beyond := slots_beyond_provider(prepared.profile)):

@@ -101,6 +101,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     provider_clock: ClockAlignment | None = None
     """Of a provider with another monotonic clock than ours; the ledger is on the run's clock already."""
     interrupted: str | None = None
+    scale: dict[str, Any] | None = None
+    """By what the profile was scaled, and why; None: it was not."""
     digest: str | None = None
     """Of every event of a simulated run; None for a live one, which never happens twice."""
     lines: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -350,6 +352,7 @@ def meta(manifest: Manifest) -> dict[str, Any]:
         "machine": manifest.machine,
         "provider_clock": _clock_facts(manifest.provider_clock),
         "digest": manifest.digest,
+        "scale": manifest.scale,
     }
 
 

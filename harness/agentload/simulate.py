@@ -18,6 +18,7 @@ from agentload.drivers.simulated.recording import DRIVER, Recording, refuse_own_
 from agentload.garbage import collect_seldom
 from agentload.interrupts import interruptible
 from agentload.model import NS, Plan, Profile, Run
+from agentload.profile import scale
 from agentload.report import text
 from agentload.rundir import Manifest, RunDir, storage_error
 
@@ -35,6 +36,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     out: Path | None = None
     settings: tuple[str, ...] = ()
     quick: bool = False
+    scale: str | None = None
+    """A factor; None: 1."""
     inconclusive_passes: bool = False
     command: tuple[str, ...] = ()
 
@@ -82,6 +85,7 @@ def prepare(options: Options) -> tuple[Profile, int]:
     chosen = profile.load(profile.find(options.profile), settings)
     refuse_own_code(chosen)
     parts_of(options.mutant)
+    chosen = scale.scaled_as(chosen, options.scale)
     if options.quick:
         chosen = profile.quick(chosen)
     return chosen, chosen.seed if options.seed is None else options.seed
@@ -105,7 +109,7 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
     started = datetime.now()
     folder = RunDir.create(chosen.name, started, out=options.out)
     made = circumstances(options.command, bundled(options.mutant))
-    manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, **made)
+    manifest = rundir.manifest_of(chosen, drawn, DRIVER, started, scale=_how_scaled(options), **made)
     with interruptible(recording.stop):
         console.print(f"{chosen.name}: {text.printable(chosen.about)}")
         console.print(
@@ -124,6 +128,14 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
         )
     console.print(f"  digest {recorded.meta['digest']}", style="dim")
     return conclusion.exit_code
+
+
+def _how_scaled(options: Options) -> dict[str, float] | None:
+    """For the manifest; None where nothing was scaled."""
+    factor = scale.factor_of(options.scale)
+    if factor is None or factor == 1:
+        return None
+    return scale.facts(profile.load(profile.find(options.profile), options.settings), factor)
 
 
 def _progress(recording: Recording) -> str:

@@ -20,6 +20,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "constant": {"rate": 7.0},
     "poisson": {"rate": 7.0},
     "ramp": {"from_rate": 2.0, "to_rate": 12.0},
+    "steps": {"rates": [2.0, 8.0, 3.0], "every_s": 3.0},
     "uniform": {"rate": 7.0},
 }
 
@@ -116,3 +117,25 @@ def test_rates_are_numbers_that_gaps_can_be_reckoned_from(kind: str, field: str)
     assert len(times(kind, {**EXAMPLES[kind], field: arrivals.MIN_RATE}, 0, 1000)) <= 1
     with pytest.raises(ValidationError):
         times("bursts", {"size": 1, "every_s": 1e-320}, 0, NS)
+
+
+def test_steps_have_their_rates_one_after_another_and_then_none() -> None:
+    drawn = times("steps", {"rates": [10, 40, 20], "every_s": 2}, 5 * NS, 25 * NS)
+    by_second = [sum(at // NS == 5 + second for at in drawn) for second in range(20)]
+    assert by_second == pytest.approx([10, 10, 40, 40, 20, 20, *[0] * 14], abs=1)
+    assert max(times("steps", {"rates": [10, 40], "every_s": 2}, 0, 3 * NS)) < 3 * NS
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_by_three_there_are_three_times_as_many_and_by_one_the_same(kind: str) -> None:
+    process = arrivals.make(Spec(kind=kind, params=EXAMPLES[kind]))
+    before = [len(process.times_ns(0, 10 * NS, Random(str(seed)))) for seed in range(200)]
+    after = [len(process.scaled(3.0).times_ns(0, 10 * NS, Random(str(seed)))) for seed in range(200)]
+    assert mean(after) == pytest.approx(3 * mean(before), rel=0.03)
+    assert process.scaled(1.0) == process
+
+
+def test_a_burst_cannot_be_smaller_than_one_request() -> None:
+    process = arrivals.make(Spec(kind="bursts", params={"size": 8, "every_s": 1}))
+    assert process.least_factor() == 1 / 8
+    assert len(process.scaled(1 / 8).times_ns(0, 3 * NS, Random("1"))) == 3

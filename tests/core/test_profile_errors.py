@@ -146,7 +146,7 @@ MISTAKES = [
     (
         "kind: uniform, ",
         "",
-        "10:39: tenants[0].arrivals: needs a kind (known: bursts, constant, poisson, ramp, uniform)",
+        "10:39: tenants[0].arrivals: needs a kind (known: bursts, constant, poisson, ramp, steps, uniform)",
     ),
     ("rate: 5", "rate: fast", "10:61: tenants[0].arrivals.rate: must be a number, got 'fast'"),
     ("rate: 5", "rate: true", "10:61: tenants[0].arrivals.rate: must be a number, got true"),

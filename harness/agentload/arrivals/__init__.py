@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from random import Random
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from agentload.errors import UsageError
 from agentload.model import Spec
 from agentload.registry import Seam
 
@@ -41,6 +42,17 @@ class ArrivalProcess(BaseModel, ABC):
     def mean_count(self, seconds: float) -> float | None:  # noqa: ARG002
         """Expected arrivals in a window of so many seconds; None when it cannot be told beforehand."""
         return None
+
+    def least_factor(self) -> float:
+        """The smallest factor by which `scaled` leaves at least one request at a time."""
+        return 0.0
+
+    def scaled(self, factor: float) -> Self:  # noqa: ARG002
+        """The process with `factor` times as many arrivals in any stretch of time, for `--scale`.
+
+        What it says in seconds stays. Raises UsageError (a few words) where it cannot be.
+        """
+        raise UsageError("it does not say how it scales")
 
 
 SEAM: Seam[ArrivalProcess] = Seam(__name__, ArrivalProcess)

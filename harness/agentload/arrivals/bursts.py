@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import ceil
 from random import Random
+from typing import Self
 
 from pydantic import Field
 
 from agentload.arrivals import ArrivalProcess
+from agentload.extensive import grown
 from agentload.model import NS
 
 
@@ -35,3 +37,11 @@ class Bursts(ArrivalProcess):
     def mean_count(self, seconds: float) -> float:
         """Bursts that begin in the window times their size (a spread may push a few behind its end)."""
         return float(self.size * max(0, ceil((seconds - self.first_s) / self.every_s)))
+
+    def least_factor(self) -> float:
+        """A burst of one remains."""
+        return 1 / self.size
+
+    def scaled(self, factor: float) -> Self:
+        """Bursts as often, of another size."""
+        return self.model_copy(update={"size": grown(self.size, factor)})

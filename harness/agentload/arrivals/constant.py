@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Self
 
 from agentload.arrivals import ArrivalProcess, Rate
 from agentload.model import NS
@@ -28,3 +29,7 @@ class Constant(ArrivalProcess):
     def mean_count(self, seconds: float) -> float:
         """Rate times length."""
         return self.rate * seconds
+
+    def scaled(self, factor: float) -> Self:
+        """Another rate."""
+        return self.model_copy(update={"rate": self.rate * factor})

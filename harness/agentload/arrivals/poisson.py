@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import log1p
 from random import Random
+from typing import Self
 
 from agentload.arrivals import ArrivalProcess, Rate
 from agentload.model import NS
@@ -29,3 +30,7 @@ class Poisson(ArrivalProcess):
     def mean_count(self, seconds: float) -> float:
         """Rate times length."""
         return self.rate * seconds
+
+    def scaled(self, factor: float) -> Self:
+        """Another rate."""
+        return self.model_copy(update={"rate": self.rate * factor})

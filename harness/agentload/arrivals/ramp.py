@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import log1p, sqrt
 from random import Random
+from typing import Self
 
 from pydantic import Field
 
@@ -36,3 +37,9 @@ class Ramp(ArrivalProcess):
     def mean_count(self, seconds: float) -> float:
         """The mean rate times the length."""
         return (self.from_rate + self.to_rate) / 2 * seconds
+
+    def scaled(self, factor: float) -> Self:
+        """Both rates."""
+        return self.model_copy(
+            update={"from_rate": self.from_rate * factor, "to_rate": self.to_rate * factor}
+        )

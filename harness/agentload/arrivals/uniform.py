@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Self
 
 from agentload.arrivals import ArrivalProcess, Rate
 from agentload.model import NS
@@ -27,3 +28,7 @@ class Uniform(ArrivalProcess):
     def mean_count(self, seconds: float) -> float:
         """Exact here."""
         return float(round(self.rate * seconds))
+
+    def scaled(self, factor: float) -> Self:
+        """Another rate."""
+        return self.model_copy(update={"rate": self.rate * factor})

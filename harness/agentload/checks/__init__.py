@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from agentload.extensive import grown
 from agentload.model import Run, Severity, Spec, Verdict
 from agentload.registry import Seam
 
@@ -47,7 +48,15 @@ class Check(BaseModel, ABC):
     """True when a machine that stood still can only make things look worse than they are (a queue longer, an
     answer later): a pass then stands, and only a failure is judged again without those moments."""
 
+    extensive: ClassVar[tuple[str, ...]] = ()
+    """Parameters that grow with the load (requests held, slots, a limit), for `--scale`. Shares, latencies
+    and the sizes of single requests stay as they are."""
+
     severity: Severity = Severity.MUST
+
+    def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
+        """The same question about `load` times the load, in phases that last `time` times as long."""
+        return self.model_copy(update={name: grown(getattr(self, name), load) for name in self.extensive})
 
     @abstractmethod
     def judge(self, run: Run) -> Verdict:

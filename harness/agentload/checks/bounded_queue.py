@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from pydantic import Field
@@ -15,6 +15,7 @@ from agentload.evidence.intervals import Interval, Step, highest, means
 from agentload.evidence.statistics import enough, percentiles, slope
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, plural, seconds, undecided
+from agentload.extensive import grown
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
 
 POINTS_PER_PHASE = 60
@@ -33,6 +34,7 @@ class BoundedQueue(Check):
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
+    extensive = ("max_depth",)
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""
@@ -43,6 +45,11 @@ class BoundedQueue(Check):
     answer."""
     slack: int = Field(default=16, ge=0)
     """Requests that may be on their way at one instant."""
+
+    def scaled(self, load: float, time: float) -> Self:
+        """More may be on their way under more load; under less, those of one hiccup are as many as ever."""
+        more = max(self.slack, grown(self.slack, load))
+        return super().scaled(load, time).model_copy(update={"slack": more})
 
     def judge(self, run: Run) -> Verdict:
         """Depth, age and growth, phase by phase."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 from pydantic import Field
@@ -16,6 +16,7 @@ from agentload.evidence.history import tenant_names
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, undecided
+from agentload.extensive import grown
 from agentload.model import Evidence, LedgerEntry, RequestRecord, Run, Status, Verdict
 
 PAYMENT_REQUIRED = 402
@@ -48,6 +49,13 @@ class Budget(Check):
     """Tenants or groups that have it; by default all."""
     min_spent: float = Field(default=0.8, ge=0, le=1)
     """Share of the budget that must be spent before anything is refused for its sake, 0..1."""
+
+    def scaled(self, load: float, time: float) -> Self:
+        """What is spent in a whole run grows with both. A run's budget is one user's, who does as ever."""
+        if self.of == "run":
+            return self
+        spent = {"tokens": grown(self.tokens, load * time), "calls": grown(self.calls, load * time)}
+        return self.model_copy(update=spent)
 
     def judge(self, run: Run) -> Verdict:
         """Each account's spending, and what was said once there was nothing left."""

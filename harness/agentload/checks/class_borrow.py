@@ -27,6 +27,7 @@ class ClassBorrow(Check):
 
     needs_ledger = True
     stalls_only_worsen = True
+    extensive = ("slots",)
 
     classes: tuple[str, ...] = Field(default=("batch",), min_length=1)
     """The classes that borrow, taken together."""

@@ -42,6 +42,7 @@ class ClassFloor(Check):
 
     needs_ledger = True
     stalls_only_worsen = True
+    extensive = ("slots",)
 
     service_class: str = "guaranteed"
     floor: float | None = Field(default=None, gt=0, le=1)

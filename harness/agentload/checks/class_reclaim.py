@@ -31,6 +31,7 @@ class ClassReclaim(Check):
 
     needs_ledger = True
     stalls_only_worsen = True
+    extensive = ("slots",)
 
     service_class: str = "guaranteed"
     phase: PhaseName = "return"

@@ -27,6 +27,7 @@ class ConcurrencyCap(Check):
 
     needs_ledger = True
     zero_tolerance = True
+    extensive = ("total", "per_tenant")
 
     total: int | None = Field(default=None, ge=1)
     """By default the slots of all pools of the profile's gateway."""

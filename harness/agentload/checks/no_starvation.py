@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from pydantic import Field
@@ -46,6 +46,10 @@ class NoStarvation(Check):
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""
     max_wait_s: float = Field(default=5.0, gt=0)
+
+    def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
+        """It is a gap between services, and they are as much rarer as the load is less."""
+        return self.model_copy(update={"max_wait_s": self.max_wait_s / min(1.0, load)})
 
     def judge(self, run: Run) -> Verdict:
         """The longest wait between services of each tenant, and the tenants at zero."""

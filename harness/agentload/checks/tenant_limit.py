@@ -29,6 +29,7 @@ class TenantLimit(Check):
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
+    extensive = ("per_minute", "burst")
 
     tenants: tuple[TenantName, ...] = ()
     """Tenants or groups that have this limit; by default all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -16,6 +16,8 @@ from agentload.evidence.victims import Comparison, compare, invalid, unsaturated
 from agentload.model import Evidence, Outcome, Run, Status, Verdict
 
 MS = 1_000_000
+TURN_MS = 120.0
+"""What a turn of every tenant takes at the capacity of `noisy-neighbor`, 53 calls/s: some six calls."""
 PHASES = {"baseline": 10.0, "noise": 10.0}
 TENANTS = {"quiet-1": 1.0, "quiet-2": 1.0, "flood": 1.0}
 
@@ -36,6 +38,13 @@ class VictimLatency(Check):
     max_ratio: float = Field(default=2.0, gt=1)
     max_single_ratio: float = Field(default=3.0, gt=1)
     grace_ms: float = Field(default=20.0, ge=0)
+
+    def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
+        """Where calls are further apart it takes longer to be one's turn.
+
+        Fair queueing cannot spare a victim the wait for a call of each of the others.
+        """
+        return self if load >= 1 else self.model_copy(update={"grace_ms": max(self.grace_ms, TURN_MS / load)})
 
     def judge(self, run: Run) -> Verdict:
         """Compare the p95 of both phases, pooled and for each victim."""

@@ -50,6 +50,7 @@ class WorkConserving(Check):
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
+    extensive = ("slots", "tenant_slots")
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""

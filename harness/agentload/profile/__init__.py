@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from agentload import arrivals
 from agentload.errors import ProfileError, UsageError
-from agentload.model import NS, Fault, Phase, Profile, Tenant
+from agentload.model import Phase, Profile, Tenant
 from agentload.profile.source import read
+from agentload.profile.stretch import stretched
 from agentload.registry import did_you_mean, plugin_folders
 from agentload.yaml_positions import Document, compose, on_one_line, read_text
 
@@ -140,30 +140,7 @@ def quick(profile: Profile) -> Profile:
     for phase in (*profile.phases, *reversed(profile.phases)):  # both ways along every chain of replays
         if phase.replays is not None:
             factor[phase.name] = factor[phase.replays] = max(factor[phase.name], factor[phase.replays])
-    phases = tuple(
-        p.model_copy(update={"seconds": _tenths(p.seconds, factor[p.name])}) for p in profile.phases
-    )
-    shorter = profile.model_copy(update={"phases": phases})
-    faults = tuple(_moved(fault, profile, shorter) for fault in profile.faults)
-    return shorter.model_copy(update={"faults": faults})
-
-
-def _moved(fault: Fault, profile: Profile, shorter: Profile) -> Fault:
-    """The fault in the shortened run."""
-    if fault.at_s is None or fault.seconds is None:
-        return fault
-    start_s, end_s = (_scaled_s(at_s, profile, shorter) for at_s in (fault.at_s, fault.at_s + fault.seconds))
-    return fault.model_copy(update={"at_s": round(start_s, 6), "seconds": round(end_s - start_s, 6)})
-
-
-def _scaled_s(at_s: float, profile: Profile, shorter: Profile) -> float:
-    """The instant in the shortened run: as far into its phase, of the phase's length, as before."""
-    passed_s, shorter_s = 0.0, 0.0
-    for phase, after in zip(profile.phases, shorter.phases, strict=True):
-        if at_s < passed_s + phase.seconds:
-            return shorter_s + (at_s - passed_s) / phase.seconds * after.seconds
-        passed_s, shorter_s = passed_s + phase.seconds, shorter_s + after.seconds
-    return shorter.duration_ns / NS
+    return stretched(profile, factor)
 
 
 def _quick_factor(profile: Profile, phase: Phase) -> float:
@@ -178,11 +155,6 @@ def _mean_count(tenant: Tenant, phase: Phase) -> float:
     if tenant.arrivals is None or (tenant.during and phase.name not in tenant.during):
         return 0.0
     return arrivals.make(tenant.arrivals).mean_count(phase.seconds) or 0.0
-
-
-def _tenths(seconds: float, factor: float) -> float:
-    """Shortened, rounded up to a tenth of a second; never longer than it was."""
-    return min(seconds, math.ceil(round(seconds * factor * 10, 6)) / 10)
 
 
 # --------------------------------------------------------------------------- for workers

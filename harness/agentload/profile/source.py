@@ -13,7 +13,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentload import arrivals, behaviours, checks, workloads
 from agentload.arrivals import ArrivalProcess
 from agentload.errors import ProfileError
-from agentload.model import ClientShare, Fault, JobOrder, LocustUsers, Noun, Phase, Profile, Spec, Tenant
+from agentload.model import (
+    ClientShare,
+    Fault,
+    JobOrder,
+    LocustUsers,
+    Noun,
+    Phase,
+    Profile,
+    Scaling,
+    Spec,
+    Tenant,
+)
 from agentload.profile.cross_checks import (
     MAX_COUNT,
     Demand,
@@ -53,6 +64,7 @@ class _Top(Noun):
     checks: list[Any] = Field(min_length=1)
     faults: list[Any] = Field(default_factory=list)
     drain_s: float = Field(default=10.0, ge=0, le=600)
+    scale: Scaling = Scaling()
 
 
 class _Phase(Phase):
@@ -269,6 +281,7 @@ def _assemble(
         checks=tuple(specs),
         faults=tuple(faults),
         drain_s=top.drain_s,
+        scale=top.scale,
     )
 
 

@@ -81,6 +81,7 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
         "series": over_time.series(run, requests, lanes, story, queue, edges),
         "versions": dict(run.meta.get("versions", {})),
         "command": list(run.meta.get("command", [])),
+        "scale": run.meta.get("scale"),
         "target": _target(run),
         "machine": run.meta.get("machine") or {},
     }

@@ -366,6 +366,7 @@ def _settings(prefix: str, value: object) -> Iterator[tuple[str, str]]:
 def origin(summary: Facts) -> list[tuple[str, str]]:
     """Seed, fingerprint, target, machine and versions."""
     rows = [("seed", str(summary["seed"])), ("plan fingerprint", summary["plan"]["fingerprint"])]
+    rows += [("scale", text.scale_line(summary["scale"]))] if summary["scale"] else []
     for what in ("target", "machine"):
         rows += [(f"{what} {name}", value) for name, value in _settings("", summary[what])]
     rows += [(name, version) for name, version in summary["versions"].items()]

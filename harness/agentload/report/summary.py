@@ -37,6 +37,8 @@ def _lines(summary: Facts) -> Iterator[str]:
     mutant = text.mutant_line(summary["target"])
     if mutant:
         yield f"\n**{escaped(mutant[0].upper() + mutant[1:])}**"
+    if summary["scale"]:
+        yield f"\n{escaped(text.scale_line(summary['scale']))}"
     if summary["interrupted"]:
         reason = text.interruption(summary["interrupted"])
         yield f"\n**{escaped(reason[0].upper() + reason[1:])}**"

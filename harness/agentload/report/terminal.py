@@ -83,6 +83,8 @@ def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
     mutant = text.mutant_line(summary["target"])
     if mutant:
         console.print(_indented(mutant, 2, console), style="yellow")
+    if summary["scale"]:
+        console.print(_indented(text.scale_line(summary["scale"]), 2, console))
     if summary["interrupted"]:
         console.print(_indented(text.interruption(summary["interrupted"]), 2, console), style="yellow")
     for fault in summary["faults"]:
