@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from fake_provider import keyed
 from fake_provider.budget import NS
@@ -41,8 +42,7 @@ class Reason(StrEnum):
     INVALID = "invalid"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRequest:
+class CallRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call as the core sees it: made from numbers (a simulator) or from decoded text (a wire format)."""
 
     api_key: str
@@ -126,8 +126,7 @@ class Then(StrEnum):
     """An error event inside the stream, then its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True, gc=False):
     """A fault's plan to end an answer early: after so many tokens, in that way."""
 
     after_tokens: int
@@ -135,8 +134,7 @@ class Cut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     """The next piece of an answer: tokens `first` up to (without) `last`, at `due_ns`, and what follows."""
 
     due_ns: int | None
@@ -202,8 +200,7 @@ class Call:
         return answer_text(self.marker, offset, first, last)
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(msgspec.Struct, frozen=True, gc=False):
     """A per-minute limit that does not let a call through now."""
 
     limit: Reason
@@ -217,29 +214,25 @@ class Shortage:
     """Until it would; None: never."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(msgspec.Struct, frozen=True):
     """Decision: the call is in service; `call.timing` says when its answer is due."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """Decision: the call waits for a slot; `Provider.ended` and `tick` tell when it enters service."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(msgspec.Struct, frozen=True):
     """Decision: the connection is to be reset without an answer."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Decision: the call is turned away."""
 
     call: Call

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fake_provider import faults, policies
 from fake_provider.budget import NS, Headers

@@ -136,7 +136,7 @@ class Exchange:
         part = body[: min(len(body) - 1, len(body) * step.last // call.output_tokens)]
         if step.then is Then.END:
             return await self._reply(call, 200, part)
-        await self._start(200, [_JSON, (b"content-length", b"%d" % len(body)), *self._fields(call)])
+        await self._start(200, [_JSON, *self._fields(call)], len(body))
         await self._body(part, more=True)
         return await self._peer.close()
 
@@ -150,7 +150,7 @@ class Exchange:
 
     async def _open_stream(self, call: Call) -> None:
         self._frames = self._wire.frames(call)
-        await self._start(200, [*_STREAM, *self._fields(call)])
+        await self._start(200, [*_STREAM, *self._fields(call)], None)
 
     def _over(self, call: Call) -> bool:
         """Whether nobody is to be answered any more; if so, the core has been told."""
@@ -169,12 +169,15 @@ class Exchange:
         return [*self._wire.headers(call, self._host.clock_ns(), self._headers), *self._limits]
 
     async def _reply(self, call: Call, status: int, body: bytes, fields: Headers | None = None) -> None:
-        length = (b"content-length", b"%d" % len(body))
-        await self._start(status, [_JSON, length, *(fields or []), *self._fields(call)])
+        await self._start(status, [_JSON, *(fields or []), *self._fields(call)], len(body))
         await self._body(body, more=False)
 
-    async def _start(self, status: int, headers: Headers) -> None:
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+    async def _start(self, status: int, fields: Headers, length: int | None) -> None:
+        if self._peer.begin(status, fields, length):
+            return
+        if length is not None:
+            fields = [*fields, (b"content-length", b"%d" % length)]
+        await self._send({"type": "http.response.start", "status": status, "headers": fields})
 
     async def _body(self, body: bytes, *, more: bool) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})

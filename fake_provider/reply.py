@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from fake_provider.config import LatencyConfig
 from fake_provider.keyed import lognormal
@@ -16,8 +17,7 @@ Draw = Callable[[str], float]
 """Purpose → a number in (0, 1) that belongs to this call and this purpose."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyTiming:
+class ReplyTiming(msgspec.Struct, frozen=True, gc=False):
     """The due times of one answer, on the provider's clock."""
 
     first_ns: int

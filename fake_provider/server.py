@@ -67,6 +67,7 @@ async def serve(
     config = uvicorn.Config(
         build(host, control_token),
         http=LendingProtocol,
+        interface="asgi3",
         ws="none",
         loop="none",
         lifespan="off",
