@@ -11,7 +11,7 @@ from fake_provider.budget import Headers
 from fake_provider.call import Call, Refusal, Reset, Step, Then
 from fake_provider.host import Host
 from fake_provider.ledger import Ending
-from fake_provider.transport import PEER, Peer
+from fake_provider.transport import BEGIN, PEER, Begin, Peer
 from fake_provider.wire import MAX_BODY_BYTES, Frames, RequestHeaders, Unreadable, Wire
 
 SHUTDOWN = "shutdown"
@@ -52,13 +52,14 @@ async def read_body(receive: Receive) -> bytes | None:
 class Exchange:
     """One request on its way."""
 
-    __slots__ = ("_frames", "_headers", "_host", "_limits", "_peer", "_send", "_waited", "_wire")
+    __slots__ = ("_begin", "_frames", "_headers", "_host", "_limits", "_peer", "_send", "_waited", "_wire")
 
     def __init__(self, host: Host, wire: Wire, scope: Scope, send: Send) -> None:
         self._host = host
         self._wire = wire
         self._send = send
         self._peer = cast(Peer, scope[PEER])
+        self._begin = cast("Begin | None", scope.get(BEGIN))
         self._headers: RequestHeaders = dict(scope["headers"])
         self._limits: Headers = []
         self._frames: Frames | None = None
@@ -173,7 +174,7 @@ class Exchange:
         await self._body(body, more=False)
 
     async def _start(self, status: int, fields: Headers, length: int | None) -> None:
-        if self._peer.begin(status, fields, length):
+        if self._begin is not None and self._begin(status, fields, length):
             return
         if length is not None:
             fields = [*fields, (b"content-length", b"%d" % length)]

@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -21,6 +22,8 @@ from fake_provider.budget import Headers
 
 PEER = "fake_provider.peer"
 """Where the ASGI scope holds the Peer."""
+BEGIN = "fake_provider.begin"
+"""Where it may hold a Begin."""
 Begin = Callable[[int, Headers, int | None], bool]
 """Status, header fields, and the body's length (None: it comes in chunks) → whether the head was written."""
 _NS_PER_MS = 1_000_000
@@ -30,12 +33,10 @@ _CLOSE_NS = 1_000_000_000
 class Peer:
     """One connection. At most one coroutine waits on it, because HTTP/1.1 answers one request at a time."""
 
-    __slots__ = ("_lost", "_transport", "_waiting", "begin")
+    __slots__ = ("_lost", "_transport", "_waiting")
 
-    def __init__(self, transport: asyncio.Transport, begin: Begin = lambda *_: False) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self.begin = begin
-        """Writes an answer's head at once; where it cannot, ASGI's `send` must be told."""
         self._waiting: asyncio.Future[None] | None = None
         self._lost = False
 
@@ -101,23 +102,27 @@ class LendingProtocol(BoundedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.peer = Peer(transport, self._begin)
+        self.peer = Peer(transport)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         cast(dict[str, object], self.scope)[PEER] = self.peer
 
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        # Its own cycle: by the time it is answered, that of the connection may be a later request's.
+        cast(dict[str, object], self.scope)[BEGIN] = partial(self._begin, self.cycle)
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.peer.lost()
 
-    def _begin(self, status: int, fields: Headers, length: int | None) -> bool:
+    def _begin(self, cycle: RequestResponseCycle, status: int, fields: Headers, length: int | None) -> bool:
         """As uvicorn's `send` would, without looking for what no field may hold: a tenth of a call's cost.
 
         Our fields hold nothing of the kind, and what they repeat of the request has passed its parser.
         """
-        cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is None or cycle.response_started or cycle.disconnected or self.flow.write_paused:
+        if cycle.response_started or cycle.disconnected or self.flow.write_paused:
             return False
         lines = [b"%b: %b\r\n" % field for field in (*cycle.default_headers, *fields)]
         body = b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length

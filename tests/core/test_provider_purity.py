@@ -14,6 +14,7 @@ SHELL = {
     "bounded_http",
     "__main__",
     "app",
+    "collector",
     "control",
     "endpoint",
     "heartbeat",
@@ -27,6 +28,7 @@ SHELL = {
 IMPURE = {
     "asyncio",
     "httpx",
+    "gc",
     "random",
     "selectors",
     "signal",
