@@ -74,6 +74,7 @@ def run(options: Options) -> int:
     """Every profile, then the summary. Raises AgentloadError for wrong input, before anything is started."""
     console = screen.console()
     names = options.profiles or tuple(profiles.names())
+    options = msgspec.structs.replace(options, each=msgspec.structs.replace(options.each, beside=names))
     prepared = {name: live.prepare(msgspec.structs.replace(options.each, profile=name)) for name in names}
     folder = rundir.new_folder("gate", datetime.now(), out=options.out)
     gate = Gate(options, folder, console, _calibrated(options, prepared, console))

@@ -25,6 +25,7 @@ from agentload.evidence.moved_ledger import with_ledger_moved
 from agentload.evidence.verdicts import milliseconds, seconds
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
+from agentload.promises import undeclared
 
 __all__ = ["explain", "judge", "overall"]
 
@@ -32,6 +33,8 @@ MOST_UNATTRIBUTED = 0.01
 """Share of the provider's calls that may carry no marker before joins with the ledger mean nothing."""
 LITTLE_NS = 5_000_000
 """No bound between times of clients and of the provider is so tight."""
+UNDECLARED = "undeclared"
+"""Among the details of a verdict that no other run would decide: what the target would have to declare."""
 STALL_RECOVERY_NS = 50_000_000
 """What piled up in a stall is worked off in the first moments after it."""
 
@@ -116,6 +119,11 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
 
 
 def _judge_what_there_is(name: str, check: Check, views: _Views) -> Verdict:
+    promise = _missing_promise(check, views.run)
+    if promise is not None:
+        verdict = _inconclusive(name, promise)
+        verdict.details[UNDECLARED] = sorted(str(truth) for truth in check.rests())
+        return verdict
     missing = _missing(check, views.run)
     if missing is not None:
         return _inconclusive(name, missing)
@@ -125,6 +133,14 @@ def _judge_what_there_is(name: str, check: Check, views: _Views) -> Verdict:
     if check.zero_tolerance and (verdict := _safely(name, check, views.settled)).status is Status.FAILED:
         return verdict
     return _inconclusive(name, views.unserved)
+
+
+def _missing_promise(check: Check, run: Run) -> str | None:
+    """Nobody breaks what nobody knows to have been promised."""
+    rests = check.rests()
+    if run.promises is None or not rests or any(run.knows(truth) for truth in rests):
+        return None
+    return undeclared(rests, run.promises)
 
 
 def _missing(check: Check, run: Run) -> str | None:

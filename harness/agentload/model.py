@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from agentload.promises import Promises, Truth
 from agentload.scheduler.config import GatewayConfig
 from agentload.scheduler.weight import Weight
 from fake_provider.config import ProviderConfig
@@ -537,8 +538,19 @@ class Run(msgspec.Struct, kw_only=True):
     """By so much the ledger's times may be off from the clients', either way; 0 where one clock told both."""
     interrupted: str | None = None
     """Why the run ended early, in words; None when it ran to its end."""
+    promises: Promises | None = None
+    """What somebody's gateway is known to promise; `profile` is then as it says. None: the profile is what
+    the gateway was told, as of the bundled one."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     """Versions, command line, machine: for reports, never for verdicts."""
+
+    def knows(self, truth: Truth) -> bool:
+        """Whether the profile says of this what the gateway really was told."""
+        return self.promises is None or truth in self.promises.known
+
+    def denies(self, truth: Truth) -> bool:
+        """Whether the gateway is known to promise no such thing."""
+        return self.promises is not None and truth in self.promises.denied
 
 
 # --------------------------------------------------------------------------- what a check decided

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,13 @@ from agentload.drivers import tls, users_files
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.keyring import with_keys
 from agentload.drivers.processes import check_file_limit, check_port_free
-from agentload.errors import UsageError
+from agentload.errors import AgentloadError, ProfileError, UsageError
 from agentload.faults import ends_a_gateway, is_gateways
 from agentload.model import Plan, Profile
 from agentload.profile import scale
+from agentload.registry import did_you_mean
 from agentload.targets import Target, is_loopback
+from agentload.targets._declares import declared_tenants
 from agentload.targets._urls import split_url
 
 LEAST_IN_FLIGHT = 1_000
@@ -42,6 +46,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     provider_url: str | None = None
     provider_port: int = 0
     allow_hosts: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    """Other profiles that the same target is run with: of a gate."""
     bind: str = "127.0.0.1"
     expect_workers: int = 0
     inconclusive_passes: bool = False
@@ -84,6 +90,7 @@ def prepare(options: Options) -> Prepared:
         target.check_tenants((tenant.name, tenant.service_class) for tenant in chosen.tenants)
         _check_faults(chosen, target)
         _check_process(target)
+        _check_declared(target, chosen, options.beside)
     seed = chosen.seed if options.seed is None else options.seed
     _check_provider(options, target)
     bind_address(options.bind)
@@ -148,6 +155,33 @@ def _check_faults(chosen: Profile, target: Target) -> None:
 def _check_process(target: Target) -> None:
     if target.process is not None:
         ForeignProcess(target.process, f"{target.name}: process").find()
+
+
+def _check_declared(target: Target, chosen: Profile, beside: Sequence[str]) -> None:
+    """Who is declared to have been promised something must exist, in this profile or in another one."""
+    own = _names_in(chosen)
+    unknown = [name for name in declared_tenants(target.declares) if name not in own]
+    elsewhere = set(_names_elsewhere(beside)) if unknown else set[str]()
+    lines = [
+        f"{target.declared_at.get(name, target.name)}: declares.tenants.{name}: no such tenant"
+        + did_you_mean(name, own)
+        for name in unknown
+        if name not in elsewhere
+    ]
+    if lines:
+        raise ProfileError(*lines)
+
+
+def _names_elsewhere(beside: Sequence[str]) -> Iterator[str]:
+    """One target file serves many profiles."""
+    for name in (*beside, *profile.names()):
+        with suppress(AgentloadError):
+            yield from _names_in(profile.load(profile.find(name)))
+
+
+def _names_in(of: Profile) -> list[str]:
+    """Groups, then single tenants."""
+    return list(dict.fromkeys([*(one.group for one in of.tenants), *(one.name for one in of.tenants)]))
 
 
 def _check_mutant(options: Options) -> None:

@@ -41,6 +41,7 @@ from agentload.model import (
     Sample,
     ToolRecord,
 )
+from agentload.promises import Promises
 from agentload.redaction import without_secrets
 from agentload.storage import (
     DamagedFileError,
@@ -52,6 +53,7 @@ from agentload.storage import (
     storage_error,
     write_file,
 )
+from agentload.targets._declares import as_declared
 
 __all__ = [
     "DamagedFileError",
@@ -300,8 +302,9 @@ def load(path: Path) -> Run:
     tools, torn_tools = read_lines(folder.tools_path, ToolRecord)
     health = _health(folder.health_path, manifest, records)
     health.records_lost += torn
+    declared, promises = _as_declared(folder.manifest_path, profile, manifest)
     return Run(
-        profile=profile,
+        profile=declared,
         plan=_plan(path, profile, manifest),
         driver=manifest.driver,
         records=records,
@@ -315,6 +318,7 @@ def load(path: Path) -> Run:
         no_ledger_because=manifest.no_ledger_because,
         clock_uncertainty_ns=0 if manifest.provider_clock is None else manifest.provider_clock.uncertainty_ns,
         interrupted=_interrupted(manifest, recovered),
+        promises=promises,
         meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples + torn_jobs + torn_tools},
     )
 
@@ -389,6 +393,16 @@ def _profile(file: Path, manifest: Manifest) -> Profile:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in ("profile", *first["loc"]))
+        raise RunFolderError(f"{file}: {where}: {first['msg']}") from error
+
+
+def _as_declared(file: Path, profile: Profile, manifest: Manifest) -> tuple[Profile, Promises | None]:
+    """What is judged is what the target promises, where that is known."""
+    try:
+        return as_declared(profile, manifest.target)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in ("target", "declares", *first["loc"]))
         raise RunFolderError(f"{file}: {where}: {first['msg']}") from error
 
 

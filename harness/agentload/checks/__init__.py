@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
 from agentload.extensive import grown
 from agentload.model import Run, Severity, Spec, Verdict
+from agentload.promises import Truth
 from agentload.registry import Seam
 
 
@@ -28,6 +30,20 @@ class PhaseRef:
 
 TenantName = Annotated[str, TenantRef()]
 PhaseName = Annotated[str, PhaseRef()]
+
+
+class Need(StrEnum):
+    """What a run must show besides requests and answers: a doctor looks for it before the load."""
+
+    REFUSALS = "something that is refused"
+    RETRY_AFTER = "refusals that carry Retry-After"
+    STREAMS = "answers that are streamed"
+    FIRST_TOKENS = "streams that come piece by piece"
+    COUNTERS = "counters that only the bundled gateway has"
+    QUEUE_AGE = "samples of the gateway's own queue age"
+    MEMORY = "samples of the gateway's memory, or of the gauge that is named"
+    JOBS = "durable jobs (POST /v1/jobs)"
+    GATEWAY_FAULTS = "a gateway that may be killed: the bundled one"
 
 
 class Check(BaseModel, ABC):
@@ -52,7 +68,19 @@ class Check(BaseModel, ABC):
     """Parameters that grow with the load (requests held, slots, a limit), for `--scale`. Shares, latencies
     and the sizes of single requests stay as they are."""
 
+    rests_on: ClassVar[frozenset[Truth]] = frozenset()
+    """What the gateway must be known to have been told. Where a target declares nothing of any of these, the
+    judge answers inconclusive; where it declares some of them, the check judges those, and says so."""
+    better_with: ClassVar[frozenset[Truth]] = frozenset()
+    """What it judges more with. Without, it judges what it can, and says so."""
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    """What a target must have to be judged at all, as a doctor can see it."""
+
     severity: Severity = Severity.MUST
+
+    def rests(self) -> frozenset[Truth]:
+        """`rests_on`, without what this check has been told by its own parameters."""
+        return self.rests_on
 
     def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
         """The same question about `load` times the load, in phases that last `time` times as long."""

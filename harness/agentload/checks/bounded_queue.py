@@ -17,8 +17,12 @@ from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, plural, seconds, undecided
 from agentload.extensive import grown
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
+from agentload.promises import Truth
+from agentload.scheduler.config import ClassConfig
 
 POINTS_PER_PHASE = 60
+UNDECLARED_AGE_S = 30.0
+"""Longest wait where nobody has promised a shorter one."""
 
 
 class BoundedQueue(Check):
@@ -31,6 +35,7 @@ class BoundedQueue(Check):
     in flight is reached because the gateway holds them all, that is a failure too.
     """
 
+    better_with = frozenset({Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -39,10 +44,11 @@ class BoundedQueue(Check):
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""
     max_depth: int | None = Field(default=None, ge=0)
-    """Requests. By default the sum of `max_queue` over the profile's service classes."""
+    """Requests. By default the sum of `max_queue` over the gateway's service classes. Where a target declares
+    no bound, only whether the queue grows, and its age."""
     max_age_s: float | None = Field(default=None, gt=0)
-    """By default the longest `max_wait_s` of the profile's service classes, and half a second for the
-    answer."""
+    """By default the longest `max_wait_s` of the gateway's service classes, and half a second for the answer.
+    Where a target declares none, 30 s: no chat client waits longer for a first sign."""
     slack: int = Field(default=16, ge=0)
     """Requests that may be on their way at one instant."""
 
@@ -83,27 +89,42 @@ class BoundedQueue(Check):
             details=details,
         )
 
-    def _depth_bound(self, run: Run) -> int:
-        classes = [c for pool in run.profile.gateway.pools.values() for c in pool.classes.values()]
-        depth = sum(c.max_queue for c in classes) if self.max_depth is None else self.max_depth
-        return depth + self.slack
+    def _depth_bound(self, run: Run) -> int | None:
+        """None: nobody has said one."""
+        if self.max_depth is not None:
+            return self.max_depth + self.slack
+        if not run.knows(Truth.QUEUE_REQUESTS):
+            return None
+        return sum(one.max_queue for one in _classes(run)) + self.slack
 
     def _age_bound_s(self, run: Run) -> float:
-        classes = [c for pool in run.profile.gateway.pools.values() for c in pool.classes.values()]
-        return self.max_age_s or max(c.max_wait_s for c in classes) + 0.5
+        if self.max_age_s is not None:
+            return self.max_age_s
+        known = run.knows(Truth.QUEUE_AGE)
+        return max(one.max_wait_s for one in _classes(run)) + 0.5 if known else UNDECLARED_AGE_S
+
+    def _undeclared(self, run: Run) -> str:
+        """What the verdict does not rest on, for want of a promise."""
+        if self._depth_bound(run) is None:
+            return (
+                "; the target declares no bound (declares.queue.requests), so only growth and age are judged"
+            )
+        return ""
 
     def _too_deep(self, run: Run, deepest: _PhaseQueue) -> _Finding | None:
         bound, health = self._depth_bound(run), run.health
         capped = health.capped > 0 and 2 * deepest.depth > health.in_flight_cap
-        if deepest.depth <= bound and not capped:
+        if (bound is None or deepest.depth <= bound) and not capped:
             return None
         because = (
-            f"the gateway held {deepest.depth} requests at {seconds(deepest.at_ns)} in '{deepest.phase}'; "
-            f"its bound is {bound - self.slack} (and {self.slack} on their way)"
+            f"the gateway held {deepest.depth} requests at {seconds(deepest.at_ns)} in '{deepest.phase}'"
         )
+        if bound is not None:
+            because += f"; its bound is {bound - self.slack} (and {self.slack} on their way)"
         if capped:
             because += f"; the generator stopped at its cap of {health.in_flight_cap} in flight"
-        return _Finding(Status.FAILED, because, deepest.depth, bound, "requests")
+        limit = health.in_flight_cap // 2 if bound is None else bound
+        return _Finding(Status.FAILED, because, deepest.depth, limit, "requests")
 
     def _too_old(self, run: Run, oldest: Wait | None) -> _Finding | None:
         bound_s = self._age_bound_s(run)
@@ -122,15 +143,22 @@ class BoundedQueue(Check):
         bound = self._depth_bound(run)
         because = (
             f"the queue was still growing by {worst.growth_per_s:.1f} requests/s when '{worst.phase}' "
-            f"ended, at {worst.depth} of {bound} and after {worst.refused} refusals: whether it has a bound "
-            "would show in a longer phase, under more load, or against a lower max_depth"
+            f"ended, at {worst.depth}{'' if bound is None else f' of {bound}'} and after {worst.refused} "
+            "refusals: whether it has a bound would show in a longer phase, under more load, or against a "
+            "lower max_depth"
         )
+        if bound is None:
+            because += " (or declares.queue.requests)"
         return _Finding(Status.INCONCLUSIVE, because, worst.depth, bound, "requests")
 
     def _bounded(self, run: Run, deepest: _PhaseQueue, oldest: Wait | None) -> _Finding:
         age = seconds(oldest.length_ns) if oldest else "0 s"
         held = f"{plural(deepest.depth, 'request')} {'was' if deepest.depth == 1 else 'were'}"
-        because = f"at most {held} held in the gateway, the oldest for {age}"
+        because = f"at most {held} held in the gateway, the oldest for {age}{self._undeclared(run)}"
+        if self._depth_bound(run) is None:
+            return _Finding(
+                Status.PASSED, because, oldest.length_ns / NS if oldest else 0.0, self._age_bound_s(run), "s"
+            )
         return _Finding(Status.PASSED, because, deepest.depth, self._depth_bound(run), "requests")
 
     def _details(self, run: Run, results: Sequence[_PhaseQueue], waited: Sequence[Wait]) -> dict[str, Any]:
@@ -172,7 +200,7 @@ class _Finding(msgspec.Struct, frozen=True):
     status: Status
     because: str
     measured: float
-    bound: float
+    bound: float | None
     unit: str
 
 
@@ -203,6 +231,10 @@ def _measure(run: Run, phase: str, window: Interval, steps: Sequence[Step], slac
         refused=sum(r.phase == phase and r.outcome in REFUSALS for r in run.records),
         points=[[finite(at / NS), finite(value, 1)] for at, value in points],
     )
+
+
+def _classes(run: Run) -> list[ClassConfig]:
+    return [one for pool in run.profile.gateway.pools.values() for one in pool.classes.values()]
 
 
 def _overlaps(wait: Wait, windows: Collection[Interval]) -> bool:

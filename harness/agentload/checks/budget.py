@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, Self
 
@@ -17,7 +16,9 @@ from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, undecided
 from agentload.extensive import grown
-from agentload.model import Evidence, LedgerEntry, RequestRecord, Run, Status, Verdict
+from agentload.model import Evidence, RequestRecord, Run, Status, Verdict
+from agentload.promises import Truth
+from agentload.scheduler.budget_config import Per
 
 PAYMENT_REQUIRED = 402
 INVITING = frozenset({429, 503})
@@ -35,14 +36,15 @@ class Budget(Check):
     refusal with 402 while much of the budget is left fails as well.
     """
 
+    rests_on = frozenset({Truth.BUDGETS})
     needs_ledger = True
     needs_attribution = True
     zero_tolerance = True
 
     tokens: int | None = Field(default=None, gt=0)
-    """Input and output tokens, as the gateway was told."""
+    """Input and output tokens. By default, and so for calls, what the gateway was told: `budgets`, or
+    `tenants.T.budget`."""
     calls: int | None = Field(default=None, gt=0)
-    """Calls, likewise. One of the two is needed."""
     of: Literal["tenant", "run", "everybody"] = "tenant"
     """Whose budget: each tenant's, each run's (the steps with one X-Run-Id), or all tenants' together."""
     tenants: tuple[TenantName, ...] = ()
@@ -59,10 +61,9 @@ class Budget(Check):
 
     def judge(self, run: Run) -> Verdict:
         """Each account's spending, and what was said once there was nothing left."""
-        limit = self.tokens or self.calls
-        if limit is None:
-            return undecided(self, "say the budget: `budget: {tokens: 20000, of: run}`")
-        accounts = self._accounts(run, limit)
+        accounts = self._accounts(run)
+        if isinstance(accounts, str):
+            return undecided(self, accounts)
         n = sum(len(one.calls) for one in accounts)
         if not enough(n, 50):
             return undecided(self, f"the provider saw only {n} calls of these tenants: 20 are needed", n=n)
@@ -73,19 +74,19 @@ class Budget(Check):
         reached = [one for one in accounts if one.reached]
         worst = max(accounts, key=lambda one: one.spent)
         if not reached:
-            because = f"nobody came to the end of the budget ({worst.name} to {worst.spent} of {limit})"
+            because = f"nobody came to the end of the budget ({worst.name} to {worst.spent} of {worst.limit})"
             return undecided(self, because, n=n, details=details)
         refused = sum(len(one.paid_off) for one in accounts)
         return conclude(
             self,
             Status.PASSED,
-            f"{len(reached)} of {len(accounts)} came to the end of {limit} {self._unit}; the most that was "
-            f"spent is {worst.spent} ({worst.name}), and {refused} refusals promised nothing",
+            f"{len(reached)} of {len(accounts)} came to the end of {worst.limit} {worst.unit}; the most that "
+            f"was spent is {worst.spent} ({worst.name}), and {refused} refusals promised nothing",
             measured=worst.spent,
-            bound=limit + worst.largest,
-            unit=self._unit,
+            bound=worst.limit + worst.largest,
+            unit=worst.unit,
             n=n,
-            evidence=[Evidence(note=f"{worst.name}: {worst.spent} of {limit} {self._unit}")],
+            evidence=[Evidence(note=f"{worst.name}: {worst.spent} of {worst.limit} {worst.unit}")],
             details=details,
         )
 
@@ -98,35 +99,54 @@ class Budget(Check):
             gravest.evidence.note,
             measured=gravest.measured,
             bound=gravest.bound,
-            unit=self._unit if gravest.kind != "invited" else "invitations",
+            unit=gravest.unit if gravest.kind != "invited" else "invitations",
             n=n,
             evidence=[fault.evidence for fault in faults],
             details=details,
         )
 
-    @property
-    def _unit(self) -> str:
-        return "calls" if self.tokens is None else "tokens"
+    def rests(self) -> frozenset[Truth]:
+        """On nothing where the budget is said here."""
+        return frozenset() if self.tokens or self.calls else self.rests_on
 
-    def _accounts(self, run: Run, limit: int) -> list[_Account]:
-        names = set(tenant_names(run, self.tenants))
+    def _accounts(self, run: Run) -> list[_Account] | str:
+        """Everybody's account, or why there is nothing to judge."""
         accounts: dict[str, _Account] = {}
         owner: dict[int, str] = {}
+        budgets = {name: self._budget(run, name) for name in tenant_names(run, self.tenants)}
         for record in run.records:
-            name = self._name(record) if record.tenant in names else None
-            if name is not None:
+            budget = budgets.get(record.tenant)
+            name = self._name(record) if isinstance(budget, _Limit) else None
+            if name is not None and isinstance(budget, _Limit):
                 owner[record.seq] = name
-                accounts.setdefault(name, _Account(name, limit, self.tokens is not None)).records.append(
-                    record
-                )
-        for call in self._spending(run):
-            if call.seq in owner:
-                cost = 1 if self.tokens is None else call.input_tokens + call.output_tokens
-                accounts[owner[call.seq]].calls.append((call.ended_ns or call.arrived_ns, cost))
-        return list(accounts.values())
+                accounts.setdefault(name, _Account(name, *budget)).records.append(record)
+        taken = {call.call for call in admitted(run.ledger)}
+        for call in run.ledger:
+            account = accounts[owner[call.seq]] if call.seq in owner else None
+            if account is not None and (not account.by_tokens or call.call in taken):
+                cost = call.input_tokens + call.output_tokens if account.by_tokens else 1
+                account.calls.append((call.ended_ns or call.arrived_ns, cost))
+        reasons = [one for one in budgets.values() if isinstance(one, str)]
+        return list(accounts.values()) if accounts or not reasons else reasons[0]
 
-    def _spending(self, run: Run) -> Iterable[LedgerEntry]:
-        return run.ledger if self.tokens is None else admitted(run.ledger)
+    def _budget(self, run: Run, tenant: str) -> _Limit | str:
+        """A tenant's limit, or why it has none that can be counted from here."""
+        if self.tokens or self.calls:
+            return _Limit(self.tokens or self.calls or 0, self.tokens is not None)
+        gateway = run.profile.gateway
+        own = gateway.tenants[tenant].budget if tenant in gateway.tenants else None
+        told = {
+            "tenant": gateway.budgets.of(own),
+            "run": gateway.budgets.run,
+            "everybody": gateway.budgets.everybody,
+        }[self.of]
+        if told is None:
+            return "say the budget: `budget: {tokens: 20000, of: run}`"
+        if told.per is not Per.TOTAL:
+            return f"a budget per {told.per} may begin anew within the run: judged are those of `per: total`"
+        if told.cost is not None or (told.tokens is not None and told.calls is not None):
+            return "a budget of several things, or of money, cannot be counted from here: say tokens or calls"
+        return _Limit(told.tokens or told.calls or 0, told.tokens is not None)
 
     def _name(self, record: RequestRecord) -> str | None:
         if self.of == "run":
@@ -157,15 +177,25 @@ class _Fault(NamedTuple):
     evidence: Evidence
     measured: float
     bound: float
+    unit: str
+
+
+class _Limit(NamedTuple):
+    limit: int
+    by_tokens: bool
 
 
 class _Account(msgspec.Struct):
     name: str
-    limit: float
+    limit: int
     by_tokens: bool
     records: list[RequestRecord] = []
     calls: list[tuple[int, int]] = []
     """(when it ended, what it cost), in order of arrival."""
+
+    @property
+    def unit(self) -> str:
+        return "tokens" if self.by_tokens else "calls"
 
     @property
     def spent(self) -> int:
@@ -188,17 +218,17 @@ class _Account(msgspec.Struct):
     def fault(self, min_spent: float) -> _Fault | None:
         """What is wrong, the gravest first."""
         if self.spent > self.limit + self.largest:
-            note = f"{self.name} spent {self.spent} of {self.limit:.0f}; one job is {self.largest} at most"
-            return _Fault("overspent", Evidence(note=note), self.spent, self.limit + self.largest)
+            note = f"{self.name} spent {self.spent} of {self.limit}; one job is {self.largest} at most"
+            return _Fault("overspent", Evidence(note=note), self.spent, self.limit + self.largest, self.unit)
         inviting = self._inviting()
         if inviting:
             told = f"{inviting[0].status}, Retry-After {inviting[0].retry_after}"
             note = f"{self.name} had spent it and was invited back {len(inviting)} times (such as: {told})"
-            return _Fault("invited", evidence_of(inviting[0], note), len(inviting), 0)
+            return _Fault("invited", evidence_of(inviting[0], note), len(inviting), 0, self.unit)
         least = min_spent * self.limit
         if self.paid_off and self.spent < least:
-            note = f"{self.name} was refused with 402 at {self.spent} of {self.limit:.0f} in the end"
-            return _Fault("withheld", evidence_of(self.paid_off[0], note), self.spent, least)
+            note = f"{self.name} was refused with 402 at {self.spent} of {self.limit} in the end"
+            return _Fault("withheld", evidence_of(self.paid_off[0], note), self.spent, least, self.unit)
         return None
 
     def _inviting(self) -> list[RequestRecord]:

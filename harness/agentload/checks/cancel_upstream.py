@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.departures import MS, Departure, departures, grace_ns
 from agentload.evidence.history import counted_records, end_ns
 from agentload.evidence.statistics import enough, percentile
@@ -34,6 +34,7 @@ class CancelUpstream(Check):
     ends until that moment. A share of `max_late` may be later.
     """
 
+    needs = frozenset({Need.FIRST_TOKENS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True

@@ -22,6 +22,7 @@ from agentload.evidence.service_classes import (
 from agentload.evidence.statistics import enough, percentile
 from agentload.evidence.verdicts import conclude, finite, seconds, undecided
 from agentload.model import NS, Evidence, Profile, Run, Status, Verdict
+from agentload.promises import Truth
 from agentload.scheduler.pool import ROUNDING
 
 MS = 1_000_000
@@ -40,14 +41,15 @@ class ClassFloor(Check):
     meanwhile, or nothing follows.
     """
 
+    rests_on = frozenset({Truth.CLASSES})
     needs_ledger = True
     stalls_only_worsen = True
     extensive = ("slots",)
 
     service_class: str = "guaranteed"
     floor: float | None = Field(default=None, gt=0, le=1)
-    """Share of the slots, 0..1, rounded down to whole ones. By default what the profile's gateway keeps for
-    the class: `min_units`, or what of its nominal share is not lendable."""
+    """Share of the slots, 0..1, rounded down to whole ones. By default what the gateway keeps for the class:
+    `min_units`, or what of its nominal share is not lendable."""
     slots: int | None = Field(default=None, ge=1)
     """The provider's, by default as in the profile."""
     phases: tuple[PhaseName, ...] = ()
@@ -85,7 +87,7 @@ class ClassFloor(Check):
             share = class_share(of, self.service_class)
             if share is None or not share.floor_slots:
                 return (
-                    f"the profile keeps no slot for a class '{self.service_class}': say its share as `floor`"
+                    f"the gateway keeps no slot for a class '{self.service_class}': say its share as `floor`"
                 )
             return share.floor_slots
         slots = self.slots or of.provider.slots
@@ -125,6 +127,10 @@ class ClassFloor(Check):
             evidence=[Evidence(note=phase.note, at_ns=phase.start_ns) for phase in slow or found.phases],
             details=found.details(),
         )
+
+    def rests(self) -> frozenset[Truth]:
+        """On nothing where it is said here."""
+        return self.rests_on if self.floor is None else frozenset()
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:

@@ -15,6 +15,7 @@ from agentload.evidence.service_classes import ClassViews, at_most, class_share
 from agentload.evidence.statistics import enough
 from agentload.evidence.verdicts import conclude, finite, undecided
 from agentload.model import NS, Evidence, Outcome, Profile, Run, Status, Verdict
+from agentload.promises import Truth
 from agentload.scheduler.pool import ROUNDING
 
 WINDOW_NS, STEP_NS = NS, NS // 10
@@ -29,6 +30,7 @@ class ClassReclaim(Check):
     starved in silence. When it returns, some of its share must be in others' hands, or nothing follows.
     """
 
+    rests_on = frozenset({Truth.CLASSES})
     needs_ledger = True
     stalls_only_worsen = True
     extensive = ("slots",)
@@ -37,7 +39,7 @@ class ClassReclaim(Check):
     phase: PhaseName = "return"
     """It begins with the return of the class's demand."""
     share: float | None = Field(default=None, gt=0, le=1)
-    """The class's nominal share of the slots, 0..1. By default as in the profile's gateway."""
+    """The class's nominal share of the slots, 0..1. By default as the gateway was told."""
     slots: int | None = Field(default=None, ge=1)
     """The provider's, by default as in the profile."""
     within_s: float = Field(default=3.0, gt=0)
@@ -52,7 +54,7 @@ class ClassReclaim(Check):
         nominal = self._nominal_slots(run.profile, slots)
         if nominal is None:
             return undecided(
-                self, f"the profile has no class '{self.service_class}': say its share as `share`"
+                self, f"the gateway has no class '{self.service_class}': say its share as `share`"
             )
         views = ClassViews(run)
         mine, others = views.of([self.service_class]), views.others([self.service_class])
@@ -111,6 +113,10 @@ class ClassReclaim(Check):
             evidence=[Evidence(note="its demand returned", at_ns=window[0])],
             details=details,
         )
+
+    def rests(self) -> frozenset[Truth]:
+        """On nothing where it is said here."""
+        return self.rests_on if self.share is None else frozenset()
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:

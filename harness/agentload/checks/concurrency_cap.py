@@ -14,6 +14,7 @@ from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.evidence.verdicts import conclude, seconds, undecided
 from agentload.model import CallEnding, Evidence, LedgerEntry, Profile, Run, Status, Verdict
+from agentload.promises import Truth
 
 
 class ConcurrencyCap(Check):
@@ -25,6 +26,7 @@ class ConcurrencyCap(Check):
     `cancel_grace_ms` earlier than the provider noticed.
     """
 
+    rests_on = frozenset({Truth.SLOTS, Truth.TENANT_SLOTS})
     needs_ledger = True
     zero_tolerance = True
     extensive = ("total", "per_tenant")
@@ -43,15 +45,16 @@ class ConcurrencyCap(Check):
             return undecided(
                 self, f"the provider admitted only {len(calls)} calls: at least 20 are needed", n=len(calls)
             )
-        cap = self.total or sum(pool.slots for pool in run.profile.gateway.pools.values())
-        peaks = [self._peak("all tenants", calls, cap), *self._tenants(run.profile, calls)]
+        peaks = [*self._total(run, calls), *self._tenants(run, calls)]
+        if not peaks:
+            return undecided(self, "none of the tenants whose cap is known sent anything", n=len(calls))
         over = [peak for peak in peaks if peak.count > peak.cap]
         worst = max(peaks, key=lambda peak: peak.count / peak.cap)
         return conclude(
             self,
             Status.FAILED if over else Status.PASSED,
             f"{worst.who} had up to {worst.count} calls at the provider at once, at {seconds(worst.at_ns)}; "
-            f"the cap is {worst.cap}",
+            f"the cap is {worst.cap}{self._not_judged(run)}",
             measured=worst.count,
             bound=worst.cap,
             unit="calls",
@@ -63,8 +66,26 @@ class ConcurrencyCap(Check):
             details={"peaks": {peak.who: {"calls": peak.count, "cap": peak.cap} for peak in peaks}},
         )
 
-    def _tenants(self, of: Profile, calls: Sequence[LedgerEntry]) -> list[_Peak]:
-        caps = self._caps(of)
+    def rests(self) -> frozenset[Truth]:
+        """On nothing where a cap is said here."""
+        return frozenset() if self.total or self.per_tenant else self.rests_on
+
+    def _not_judged(self, run: Run) -> str:
+        """What else the target might have promised."""
+        if not self.total and not run.knows(Truth.SLOTS):
+            return "; all tenants together are not judged: the target declares no slots"
+        if not self.per_tenant and not run.knows(Truth.TENANT_SLOTS):
+            return "; single tenants are not judged: the target declares no tenant slots"
+        return ""
+
+    def _total(self, run: Run, calls: Sequence[LedgerEntry]) -> list[_Peak]:
+        if not self.total and not run.knows(Truth.SLOTS):
+            return []
+        cap = self.total or sum(pool.slots for pool in run.profile.gateway.pools.values())
+        return [self._peak("all tenants", calls, cap)]
+
+    def _tenants(self, run: Run, calls: Sequence[LedgerEntry]) -> list[_Peak]:
+        caps = self._caps(run.profile) if self.per_tenant or run.knows(Truth.TENANT_SLOTS) else {}
         mine: dict[str, list[LedgerEntry]] = {}
         for call in calls:
             if call.tenant in caps:

@@ -20,6 +20,7 @@ from agentload.evidence.verdicts import (
     undecided,
 )
 from agentload.model import Evidence, Outcome, Run, Status, Verdict, worst
+from agentload.promises import Truth
 
 
 class Deadline(Check):
@@ -34,6 +35,7 @@ class Deadline(Check):
     begin so. Deadlines of closed loops are not looked at: the plan does not list them.
     """
 
+    rests_on = frozenset({Truth.DEADLINES})
     needs_ledger = True
     needs_attribution = True
 

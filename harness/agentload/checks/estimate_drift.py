@@ -10,10 +10,11 @@ from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
 from agentload.evidence.contest import Contest, contest_in, contests
-from agentload.evidence.fairness import served_work, services, share_bounds, shares
+from agentload.evidence.fairness import measure_of, served_work, services, share_bounds, shares
 from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, listed, undecided
 from agentload.model import NS, Evidence, Outcome, Run, Sample, Status, Verdict, worst
+from agentload.promises import Truth
 
 PRODUCED, MISSED = "output_tokens", "underestimated_output_tokens"
 """Gauges of the gateway, counted up: output of completed calls, and what of it was not expected."""
@@ -25,14 +26,16 @@ class EstimateDrift(Check):
     """Passes when nobody gets more REAL work than its share for what it declares, and estimates converge.
 
     Judged in the last part of each phase's longest stretch in which all compared tenants had work waiting:
-    until then the gateway may learn. Work is what the provider counted, whatever was declared. A tenant may
-    have `tolerance_points` more than its share, or as much more as fair queueing itself may be off in such a
-    stretch (see weighted-share); less than its share is that check's business. Where the gateway tells how
-    much output it had not expected (`underestimated_output_tokens` and `output_tokens` of its samples, as the
-    bundled one does), that may be at most `max_underestimated` of the output in that part. Estimates that
-    stay wrong are paid for by whoever else is in service: reservations and budgets rest on them.
+    until then the gateway may learn. Work is what the provider counted (tokens, or what the gateway is
+    declared to divide), whatever was asked for. A tenant may have `tolerance_points` more than its share, or
+    as much more as fair queueing itself may be off in such a stretch (see weighted-share); less than its
+    share is that check's business. Where the gateway tells how much output it had not expected
+    (`underestimated_output_tokens` and `output_tokens` of its samples, as the bundled one does), that may be
+    at most `max_underestimated` of the output in that part. Estimates that stay wrong are paid for by whoever
+    else is in service: reservations and budgets rest on them.
     """
 
+    rests_on = frozenset({Truth.WEIGHTS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -52,7 +55,7 @@ class EstimateDrift(Check):
 
     def judge(self, run: Run) -> Verdict:
         """The largest excess over a share, and the output that was not expected."""
-        found, _ = contests(run, self.tenants, self.phases, "tokens")
+        found, _ = contests(run, self.tenants, self.phases, measure_of(run, None))
         parts = [self._part(run, self._end_of(run, contest)) for contest in found]
         if not parts:
             return undecided(
@@ -75,8 +78,9 @@ class EstimateDrift(Check):
     def _end_of(self, run: Run, contest: Contest) -> Contest:
         start_ns, end_ns = contest.window
         window = (end_ns - round((end_ns - start_ns) * self.last_part), end_ns)
-        served = services(run.ledger, "tokens")
-        return contest_in(run, contest.phase, list(contest.weights), window, served, "tokens")
+        measure = measure_of(run, None)
+        served = services(run.ledger, measure)
+        return contest_in(run, contest.phase, list(contest.weights), window, served, measure)
 
     def _part(self, run: Run, contest: Contest) -> _Part:
         got, entitled = shares(served_work(contest.services, contest.weights)), shares(contest.weights)
@@ -88,6 +92,7 @@ class EstimateDrift(Check):
             phase=contest.phase,
             calls=len(contest.services),
             tenant=most,
+            shared=contest.shared,
             seconds=contest.seconds,
             got=100 * got[most],
             entitled=100 * entitled[most],
@@ -126,6 +131,8 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     tenant: str
     """Who has most beyond its share."""
+    shared: str
+    """Of what, in words."""
     got: float
     entitled: float
     excess: float
@@ -176,8 +183,8 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def because(self) -> str:
         words = (
-            f"in the last {self.seconds:.1f} s of '{self.phase}' {self.tenant} got {self.got:.1f} % of the "
-            f"real work and is entitled to {self.entitled:.1f} %"
+            f"in the last {self.seconds:.1f} s of '{self.phase}' {self.tenant} got {self.got:.1f} % of "
+            f"{self.shared.replace('the work', 'the real work')} and is entitled to {self.entitled:.1f} %"
         )
         if self.missed is not None:
             words += f"; {100 * self.missed:.0f} % of the output was more than the gateway had expected"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.durable import accepted, gateway_faults, open_at, touched
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.verdicts import conclude, percent_of, status_of_share, undecided
@@ -21,6 +21,8 @@ class EtaHonest(Check):
     at most `within_s` + `share_of_eta` × ETA earlier or later (and one poll). A position has come true when
     as many jobs of its class as it says were open before it. At most `wrong_share` of either may be wrong.
     """
+
+    needs = frozenset({Need.JOBS})
 
     within_s: float = Field(default=2.0, gt=0)
     share_of_eta: float = Field(default=0.5, ge=0)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.durable import by_ref, orders, step_of
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.verdicts import conclude, plural, undecided
@@ -30,6 +30,7 @@ class ExactlyOnce(Check):
     is allowed. At least `min_repeats` steps must have been called more than once, else nothing was shown.
     """
 
+    needs = frozenset({Need.JOBS})
     zero_tolerance = True
 
     min_repeats: int = Field(default=3, ge=1)

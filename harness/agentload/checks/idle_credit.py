@@ -9,13 +9,22 @@ from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
 from agentload.evidence.contest import Contest, PhaseResult, conclude_phases, contest_from
-from agentload.evidence.fairness import Measure, backlog, served_work, services, share_bounds, shares
+from agentload.evidence.fairness import (
+    Measure,
+    backlog,
+    measure_of,
+    served_work,
+    services,
+    share_bounds,
+    shares,
+)
 from agentload.evidence.hidden_queue import waits
 from agentload.evidence.history import tenant_names
 from agentload.evidence.memberships import changes
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import finite
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
+from agentload.promises import Truth
 
 LEAST_CALLS = 20
 LEAST_PART = 0.5
@@ -32,6 +41,7 @@ class IdleCredit(Check):
     what fair queueing itself may be off in so short a time, (C + 1)/work · [(1 − p)·cmax + p·Σ cmax].
     """
 
+    rests_on = frozenset({Truth.WEIGHTS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -41,20 +51,22 @@ class IdleCredit(Check):
     phases: tuple[PhaseName, ...] = ()
     """The phases at whose beginning they return; by default every recorded one in which somebody joins."""
     window_s: float = Field(default=6.0, gt=0)
-    work: Measure = "tokens"
+    work: Measure | None = None
+    """As `weighted-share` has it."""
     tolerance_points: float = Field(default=5.0, gt=0, le=100)
     """Percentage points over its share that always pass."""
 
     def judge(self, run: Run) -> Verdict:
         """The share of each tenant that returned, against its weight's share and the bound."""
         wanted = set(tenant_names(run, self.tenants))
-        waiting, served = backlog(waits(run.records, run.ledger)), services(run.ledger, self.work)
+        measure = measure_of(run, self.work)
+        waiting, served = backlog(waits(run.records, run.ledger)), services(run.ledger, measure)
         results: list[PhaseResult] = []
         without: list[str] = []
         for change in changes(run, self.phases):
             end_ns = min(change.window[1], change.at_ns + round(self.window_s * NS))
             window = (change.at_ns, end_ns)
-            contest = contest_from(run, change.phase, window, waiting, served, self.work)
+            contest = contest_from(run, change.phase, window, waiting, served, measure)
             back = [t for t in change.joined if t in wanted and contest is not None and t in contest.weights]
             if contest is None or not back:
                 without.append(change.phase)
@@ -70,8 +82,8 @@ class IdleCredit(Check):
         long_enough = contest.seconds >= LEAST_PART * self.window_s and len(contest.services) >= LEAST_CALLS
         decidable = long_enough and bound < 1
         because = (
-            f"{tenant} came back in '{contest.phase}' and got {100 * got:.1f} % of the work in its first "
-            f"{contest.seconds:.1f} s; entitled to {100 * entitled:.1f} %, bound {100 * bound:.1f} %"
+            f"{tenant} came back in '{contest.phase}' and got {100 * got:.1f} % of {contest.shared} in its "
+            f"first {contest.seconds:.1f} s; entitled to {100 * entitled:.1f} %, bound {100 * bound:.1f} %"
         )
         status = Status.FAILED if got > bound else Status.PASSED
         if not decidable:

@@ -25,6 +25,7 @@ from agentload.evidence.verdicts import (
 )
 from agentload.evidence.victims import Comparison, compare, invalid, unsaturated
 from agentload.model import Evidence, Run, Status, Verdict
+from agentload.promises import Truth
 
 MS = 1_000_000
 
@@ -39,6 +40,7 @@ class Isolation(Check):
     left out: they are the provider's.
     """
 
+    rests_on = frozenset({Truth.POOLS, Truth.TENANT_SLOTS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.durable import by_ref, gateway_faults, orders, step_of
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.verdicts import conclude, plural, seconds, undecided
 from agentload.faults import FaultWindow
 from agentload.model import NS, Evidence, JobRecord, Run, Status, ToolRecord, Verdict
+from agentload.promises import Truth
 from agentload.scheduler.jobs_config import JobsSettings
 
 
@@ -33,6 +34,9 @@ class LeaseReclaim(Check):
     attempts. Counted are calls of tools, in their own ledger. At least `min_orphans` steps must have been
     orphaned.
     """
+
+    rests_on = frozenset({Truth.JOBS})
+    needs = frozenset({Need.JOBS, Need.GATEWAY_FAULTS})
 
     within_s: float = Field(default=5.0, gt=0)
     """Above the lease: a gateway that is started takes connections after about a second."""

@@ -24,6 +24,7 @@ from agentload.evidence.verdicts import (
     undecided,
 )
 from agentload.model import CallEnding, Outcome, Run, Status, Verdict, worst
+from agentload.promises import Truth
 
 NEAR_NS = 250 * MS
 """What ends so shortly before its deadline was ended by time."""
@@ -45,6 +46,7 @@ class NestedTimeouts(Check):
     looked at.
     """
 
+    rests_on = frozenset({Truth.DEADLINES})
     needs_ledger = True
     needs_attribution = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.durable import accepted, gateway_faults, open_at
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.verdicts import conclude, plural, undecided
@@ -21,6 +21,7 @@ class NothingLost(Check):
     allowed. Where the profile kills the gateway, at least `min_open` jobs must have been open then.
     """
 
+    needs = frozenset({Need.JOBS})
     zero_tolerance = True
 
     min_jobs: int = Field(default=50, ge=1)

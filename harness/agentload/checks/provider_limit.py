@@ -15,6 +15,7 @@ from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, percent_of, undecided
 from agentload.model import NS, CallEnding, Evidence, LedgerEntry, Run, Status, Verdict
+from agentload.promises import Truth
 from fake_provider.config import ProviderConfig
 
 BINDING = 0.9
@@ -26,9 +27,11 @@ class ProviderLimit(Check):
     Offered, not admitted: calls that the provider refuses count too, for they cost the gateway its standing
     and the caller its time. The envelope is the provider's own continuous bucket (a full one-minute bucket
     legally admits 1.99 × the limit in a trailing minute). Beside that, the provider may refuse `max_refused`
-    of the calls. With one bucket per model, each model has its own.
+    of the calls. Each model has its own buckets, and its own limits where the provider has `model_limits`. A
+    target that declares lower limits (`upstream`) is held to those, too, over all models together.
     """
 
+    better_with = frozenset({Truth.UPSTREAM})
     needs_ledger = True
     stalls_only_worsen = True
 
@@ -41,12 +44,6 @@ class ProviderLimit(Check):
         """The worst window of every limit, and the provider's refusals."""
         provider = run.profile.provider
         slots_refuse = provider.slots is not None and provider.overflow == "refuse"
-        limits = _limits(provider)
-        if not limits and not slots_refuse and provider.output_tokens_per_minute is None:
-            return undecided(
-                self,
-                "the profile's provider has no limit: set tokens_per_minute, requests_per_minute or slots",
-            )
         calls = sorted(
             (c for c in run.ledger if c.ending is not CallEnding.INVALID), key=lambda call: call.arrived_ns
         )
@@ -54,7 +51,12 @@ class ProviderLimit(Check):
             return undecided(
                 self, f"the provider saw only {len(calls)} calls: at least 20 are needed", n=len(calls)
             )
-        peaks = [peak for limit in limits for peak in _peaks(calls, limit)]
+        peaks = [_peak(calls, limit) for limit in _limits(run, calls)]
+        if not peaks and not slots_refuse and provider.output_tokens_per_minute is None:
+            return undecided(
+                self,
+                "the profile's provider has no limit: set tokens_per_minute, requests_per_minute or slots",
+            )
         refused = [call for call in calls if call.ending is CallEnding.THROTTLED]
         worst = max(peaks, key=lambda peak: peak.level / peak.limit.burst, default=None)
         return self._conclude(run, calls, refused, worst, peaks)
@@ -115,36 +117,55 @@ class _Limit(msgspec.Struct, frozen=True):
     unit: str
     per_minute: float
     burst: float
+    model: str | None = None
+    """Whose calls it counts; None: everybody's."""
+
+    def of(self, calls: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+        """The calls that it counts."""
+        return [call for call in calls if self.model is None or call.model == self.model]
 
 
 class _Peak(msgspec.Struct, frozen=True):
     """The highest level of a bucket that leaks at the limit's rate, and when it was reached."""
 
     limit: _Limit
-    model: str
     level: float
     at_ns: int
 
 
-def _limits(provider: ProviderConfig) -> list[_Limit]:
+def _limits(run: Run, calls: Sequence[LedgerEntry]) -> list[_Limit]:
+    """The provider's, for each model that was called, then what the target declares that it keeps."""
+    models = sorted({call.model for call in calls})
+    own = [limit for model in models for limit in _limits_of(run.profile.provider, model)]
+    return own + (_declared(run) if run.promises is not None and run.knows(Truth.UPSTREAM) else [])
+
+
+def _limits_of(provider: ProviderConfig, model: str) -> list[_Limit]:
     # Output tokens are charged as they are produced: how many a call offers, nobody knows before.
+    if provider.policy == "none":
+        return []
+    special = provider.model_limits.get(model) if provider.policy == "openai" else None
+    of = provider if special is None else special
     found = [
-        ("tokens", provider.tokens_per_minute),
-        ("input tokens", provider.input_tokens_per_minute),
-        ("requests", provider.requests_per_minute),
+        ("tokens", of.tokens_per_minute),
+        ("input tokens", provider.input_tokens_per_minute if special is None else None),
+        ("requests", of.requests_per_minute),
     ]
     # Around the edge of a fixed window, one window's worth follows upon another.
     burst_s = provider.bucket_s * (2 if provider.policy == "azure" else 1)
-    return [_Limit(unit, rate, rate / 60 * burst_s) for unit, rate in found if rate is not None]
+    return [_Limit(unit, rate, rate / 60 * burst_s, model) for unit, rate in found if rate is not None]
 
 
-def _peaks(calls: Sequence[LedgerEntry], limit: _Limit) -> list[_Peak]:
-    """The worst window of each model's calls."""
-    peaks: list[_Peak] = []
-    for model in sorted({call.model for call in calls}):
-        offered = [(call.arrived_ns, _cost(call, limit)) for call in calls if call.model == model]
-        peaks.append(_Peak(limit, model, *highest_level(offered, limit.per_minute / 60)))
-    return peaks
+def _declared(run: Run) -> list[_Limit]:
+    told = run.profile.gateway.upstream
+    found = [("tokens", told.tokens_per_minute), ("requests", told.requests_per_minute)]
+    return [_Limit(unit, rate, rate / 60 * told.bucket_s) for unit, rate in found if rate is not None]
+
+
+def _peak(calls: Sequence[LedgerEntry], limit: _Limit) -> _Peak:
+    """The worst window of the calls that a limit counts."""
+    offered = [(call.arrived_ns, _cost(call, limit)) for call in limit.of(calls)]
+    return _Peak(limit, *highest_level(offered, limit.per_minute / 60))
 
 
 def _cost(call: LedgerEntry, limit: _Limit) -> float:
@@ -183,7 +204,7 @@ def _details(
     usage = [
         _usage(run, calls, phase, limit)
         for phase in counted_phases(run)
-        for limit in _limits(run.profile.provider)
+        for limit in (peak.limit for peak in peaks)
     ]
     return {
         "refused": len(refused),
@@ -191,7 +212,7 @@ def _details(
         "envelopes": [
             {
                 "limit": f"{peak.limit.per_minute:g} {peak.limit.unit}/min",
-                "model": peak.model,
+                "model": peak.limit.model,
                 "peak": finite(peak.level, 1),
                 "burst": finite(peak.limit.burst, 1),
                 "at_s": finite(peak.at_ns / NS),
@@ -206,7 +227,7 @@ def _details(
 def _usage(run: Run, calls: Sequence[LedgerEntry], phase: str, limit: _Limit) -> dict[str, Any]:
     """How much of a limit one phase used; `bound` when it was so much that the limit, not the load, ruled."""
     start, end = run.profile.phase_window_ns(phase)
-    mine = [call for call in calls if start <= call.arrived_ns < end]
+    mine = [call for call in limit.of(calls) if start <= call.arrived_ns < end]
     allowed = limit.per_minute / 60 * (end - start) / NS
     offered = sum(_cost(call, limit) for call in mine)
     admitted = sum(_cost(call, limit) for call in mine if call.started_ns is not None)

@@ -10,13 +10,14 @@ from pydantic import Field
 from agentload.checks import Check, PhaseName
 from agentload.checks.weighted_share import WeightedShare
 from agentload.evidence.contest import PhaseResult, conclude_phases, contest_from
-from agentload.evidence.fairness import Measure, Service, backlog, services
+from agentload.evidence.fairness import Measure, Service, backlog, measure_of, services
 from agentload.evidence.hidden_queue import waits
 from agentload.evidence.intervals import Interval
 from agentload.evidence.memberships import Change, changes, groups
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import listed, undecided
 from agentload.model import NS, Outcome, Run, Status, Verdict
+from agentload.promises import Truth
 
 
 class Rebalance(Check):
@@ -29,6 +30,7 @@ class Rebalance(Check):
     queueing itself may be off fails, and between the two nothing follows.
     """
 
+    rests_on = frozenset({Truth.WEIGHTS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -40,11 +42,13 @@ class Rebalance(Check):
     window_s: float = Field(default=6.0, gt=0)
     """Shorter ones say little: with 16 calls at once, fair queueing is several points off in 6 s."""
     tolerance_points: float = Field(default=5.0, gt=0, le=100)
-    work: Measure = "tokens"
+    work: Measure | None = None
+    """As `weighted-share` has it."""
 
     def judge(self, run: Run) -> Verdict:
         """The worst share error over all changes."""
-        waiting, served = backlog(waits(run.records, run.ledger)), services(run.ledger, self.work)
+        measure = measure_of(run, self.work)
+        waiting, served = backlog(waits(run.records, run.ledger)), services(run.ledger, measure)
         results: list[PhaseResult] = []
         without: list[str] = []
         found = changes(run, self.phases)
@@ -65,7 +69,7 @@ class Rebalance(Check):
         window = (start_ns, start_ns + round(self.window_s * NS))
         if window[1] > change.window[1]:
             return self._too_short(change)
-        contest = contest_from(run, change.phase, window, waiting, served, self.work)
+        contest = contest_from(run, change.phase, window, waiting, served, measure_of(run, self.work))
         if contest is None:
             return None
         shares = WeightedShare(tolerance_points=self.tolerance_points, work=self.work)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.history import counted_records
 from agentload.evidence.statistics import binomial_tail, distribution, enough, percentile
 from agentload.evidence.synthetic import RunBuilder, profile
@@ -28,6 +28,7 @@ class RefusalLatency(Check):
     Counted from the intended start of each attempt; a 504 after waiting in the queue is not a refusal.
     """
 
+    needs = frozenset({Need.REFUSALS})
     stalls_only_worsen = True
 
     max_ms: float = Field(default=250.0, gt=0)

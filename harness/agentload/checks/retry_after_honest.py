@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check, TenantName
+from agentload.checks import Check, Need, TenantName
 from agentload.evidence.allowance import told_to_wait
 from agentload.evidence.fairness import TRANSIT_NS
 from agentload.evidence.hidden_queue import depth_steps, waits
@@ -28,6 +28,7 @@ from agentload.evidence.verdicts import (
     undecided,
 )
 from agentload.model import NS, Outcome, RequestRecord, Run, Status, Verdict
+from agentload.promises import Truth
 
 ALLOWED = 0.05
 """Share of the promises that may be broken, or too long."""
@@ -51,6 +52,7 @@ class RetryAfterHonest(Check):
     `quarter` of their time, promises of 4 s and more are tried: at most half of those may be served.
     """
 
+    needs = frozenset({Need.RETRY_AFTER})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -64,6 +66,8 @@ class RetryAfterHonest(Check):
     def judge(self, run: Run) -> Verdict:
         """What came of the returns, and how long they had to wait."""
         made = promises(run)
+        if not made and run.denies(Truth.RETRY_AFTER):
+            return undecided(self, "nobody was told when to come back, as the target declares")
         found = [
             self._returns(run, made),
             self._lengths(run, made),

@@ -6,11 +6,12 @@ from collections import Counter
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.history import counted_records
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, percent_of, undecided
 from agentload.model import Run, Status, Verdict
+from agentload.promises import Truth
 
 INVITE_A_RETRY = frozenset({429, 503})
 
@@ -20,9 +21,11 @@ class RetryAfterPresent(Check):
 
     Without it each client guesses, and guesses meet (RFC 9110 §10.2.3, RFC 6585 §4). Refusals that promise no
     retry (402, 413, other 4xx) need none. Whether the value is well-formed is `retry-after-syntax`'s
-    question.
+    question. A target that declares `retry_after: false` fails all the same: what its refused callers meet is
+    no better for having been announced. Who accepts that writes `severity: should`.
     """
 
+    needs = frozenset({Need.REFUSALS})
     zero_tolerance = True
 
     min_refusals: int = Field(default=1, ge=1)
@@ -40,6 +43,8 @@ class RetryAfterPresent(Check):
         because = f"{percent_of(len(bare), len(refused))} of the 429 and 503 answers came without Retry-After"
         if bare:
             because += f": {', '.join(f'{count} × {kind}' for kind, count in kinds.most_common(3))}"
+        if bare and run.denies(Truth.RETRY_AFTER):
+            because += "; as the target declares: `severity: should` where that is accepted"
         return conclude(
             self,
             Status.FAILED if bare else Status.PASSED,

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.intervals import length_ns, merge
 from agentload.evidence.promises import Promise, promises
 from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.evidence.verdicts import UNLIKELY, conclude, evidence_of, finite, undecided
 from agentload.model import NS, Evidence, Run, Status, Verdict
+from agentload.promises import Truth
 
 LEAST_PROMISES = 200
 """Below this, chance alone makes a busiest 100 ms that looks like a herd."""
@@ -30,6 +31,7 @@ class RetryAfterSpread(Check):
     anybody.
     """
 
+    needs = frozenset({Need.RETRY_AFTER})
     stalls_only_worsen = True
 
     max_index: float = Field(default=6.0, gt=1)
@@ -39,6 +41,8 @@ class RetryAfterSpread(Check):
     def judge(self, run: Run) -> Verdict:
         """The fullest bin of promised instants against their mean."""
         made = promises(run)
+        if not made and run.denies(Truth.RETRY_AFTER):
+            return undecided(self, "nobody was told when to come back, as the target declares")
         if len(made) < self.min_promises:
             return undecided(
                 self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from pydantic import Field
@@ -15,7 +15,10 @@ from agentload.evidence.history import LogicalRequest, logical_requests, tenant_
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, undecided
 from agentload.model import NS, Evidence, Outcome, RequestRecord, Run, Status, Verdict
+from agentload.promises import Truth
 
+_PROMISED = {"early": Truth.IDEMPOTENCY_KEYS, "exhausted": Truth.MAX_ATTEMPTS}
+_FOR_EVER_NS = 2**63
 INVITING = frozenset({429, 503})
 LEAST = 20
 """Retries that came early, and retries beyond the last attempt, from which a pass is believed."""
@@ -27,34 +30,39 @@ class RetryIdentity(Check):
     For clients that name their requests (`sends_key`), whatever they say of their attempts: one that comes
     before the instant that it was told must not be served, and must be told of what is left and of no more;
     what has had all its attempts is refused without being invited back. Whoever trusts a caller's own count
-    is asked for ever by one that always says 0. (The reference gateway's promise: others may keep no keys.)
+    is asked for ever by one that always says 0. (The bundled gateway's promises: a target is held to what it
+    declares of them, `idempotency_keys` and `max_attempts`.)
     """
 
+    rests_on = frozenset({Truth.IDEMPOTENCY_KEYS, Truth.MAX_ATTEMPTS})
     needs_ledger = True
     zero_tolerance = True
 
     tenants: tuple[TenantName, ...] = ()
     """Tenants or groups to look at; by default all. Clients that send no key are left out."""
     max_attempts: int | None = Field(default=None, ge=1)
-    """By default `retry.max_attempts` of the profile's gateway."""
+    """By default `retry.max_attempts` of the gateway."""
     grace_ms: float = Field(default=150.0, ge=0)
     """A retry that is early by no more may be served: clocks and networks have their grain."""
-    only: tuple[str, ...] = ("early", "exhausted")
+    only: tuple[Literal["early", "exhausted"], ...] = ("early", "exhausted")
     """Which of the two promises are looked at."""
 
     def judge(self, run: Run) -> Verdict:
         """Every retry of every request that has a name."""
         at_provider = {(call.seq, call.attempt) for call in run.ledger}
         most = self.max_attempts or run.profile.gateway.retry.max_attempts
+        kinds = [kind for kind in self.only if self._is_known(kind, run)]
+        # Who keeps no keys takes an early retry for an attempt like any other.
+        grace_ns = round(self.grace_ms * 1e6) if self._is_known("early", run) else _FOR_EVER_NS
         seen = _Seen()
         for request in self._named(run):
-            for kind, record, wrong in _follow(request, most, round(self.grace_ms * 1e6), at_provider):
-                if kind in self.only:
+            for kind, record, wrong in _follow(request, most, grace_ns, at_provider):
+                if kind in kinds:
                     seen.note(kind, record, wrong)
         n = sum(seen.counts.values())
         details: dict[str, Any] = {"looked_at": seen.counts, "wrong": len(seen.wrong)}
         if not seen.wrong:
-            for kind in self.only:
+            for kind in kinds:
                 if seen.counts.get(kind, 0) < LEAST:
                     because = f"only {seen.counts.get(kind, 0)} retries were {kind}: {LEAST} are needed"
                     return undecided(self, because, n=n, details=details)
@@ -71,6 +79,16 @@ class RetryIdentity(Check):
             evidence=seen.wrong,
             details=details,
         )
+
+    def rests(self) -> frozenset[Truth]:
+        """On what it looks at; how many attempts there are may be said here."""
+        if self.max_attempts and "exhausted" in self.only:
+            return frozenset()
+        return frozenset(_PROMISED[kind] for kind in self.only)
+
+    def _is_known(self, kind: str, run: Run) -> bool:
+        told = kind == "exhausted" and self.max_attempts is not None
+        return told or run.knows(_PROMISED[kind])
 
     def _named(self, run: Run) -> Iterator[LogicalRequest]:
         named = {tenant.name: tenant for tenant in run.profile.tenants}

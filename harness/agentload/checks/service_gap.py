@@ -10,11 +10,12 @@ from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
 from agentload.evidence.contest import Contest, PhaseResult, conclude_phases, contests
-from agentload.evidence.fairness import Measure, gap_bound
+from agentload.evidence.fairness import Measure, gap_bound, measure_of, unit_of
 from agentload.evidence.statistics import slope
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import finite
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
+from agentload.promises import Truth
 
 LEAST_CALLS = 20
 POINTS = 200
@@ -29,6 +30,7 @@ class ServiceGap(Check):
     grows by more than `max_growth` of that bound.
     """
 
+    rests_on = frozenset({Truth.WEIGHTS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -37,14 +39,16 @@ class ServiceGap(Check):
     """Tenants or groups to compare; by default all that are active in the phase."""
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase in which all are backlogged at some time."""
-    work: Measure = "tokens"
+    work: Measure | None = None
+    """As `weighted-share` has it."""
     max_growth: float = Field(default=0.5, gt=0)
     """Growth of the gap's trend over the stretch, as a part of the bound."""
 
     def judge(self, run: Run) -> Verdict:
         """The pair of tenants with the worst gap, over all phases."""
-        found, without = contests(run, self.tenants, self.phases, self.work)
-        unit = "calls per weight" if self.work == "requests" else "tokens per weight"
+        measure = measure_of(run, self.work)
+        found, without = contests(run, self.tenants, self.phases, measure)
+        unit = f"{unit_of(measure)} per weight"
         return conclude_phases(
             self, [self._result(contest, unit) for contest in found], without, self.phases, unit
         )
@@ -60,8 +64,8 @@ class ServiceGap(Check):
             status = Status.PASSED if contested else Status.INCONCLUSIVE
         because = (
             f"in '{contest.phase}' the gap between {widest.names[0]} and {widest.names[1]} "
-            f"{'grew by' if widest.grows else 'reached'} {widest.measured:.0f} {unit} "
-            f"in {contest.seconds:.1f} s; up to {widest.limit:.0f} is fair"
+            f"{'grew by' if widest.grows else 'reached'} {_amount(widest.measured)} {unit} "
+            f"in {contest.seconds:.1f} s; up to {_amount(widest.limit)} is fair"
         )
         if status is Status.INCONCLUSIVE:
             because += f", so that with {len(contest.services)} calls only a tenant could have had nothing"
@@ -127,6 +131,11 @@ class _Pair(msgspec.Struct, frozen=True):
     @property
     def excess(self) -> float:
         return self.measured / self.limit
+
+
+def _amount(work: float) -> str:
+    """Tokens are many; seconds are few."""
+    return f"{work:.0f}" if work >= 100 else f"{work:.3g}"
 
 
 def _gaps(contest: Contest, i: str, j: str) -> list[tuple[float, float]]:

@@ -13,6 +13,7 @@ from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, undecided
 from agentload.model import Outcome, RequestRecord, Run, Status, Verdict
+from agentload.promises import Truth
 
 BLAMING = frozenset({400, 401, 403})
 """Statuses that say the request itself is wrong, or not allowed."""
@@ -28,34 +29,38 @@ class StatusCodes(Check):
     impossible, a 503 for it (which invites a retry, too), a 504 after a wait, and no answer at all are wrong
     as well. And a 400, 401 or 403 blames the caller: for a request that is as good as others of the same
     tenant that were answered, it is a refusal in disguise; a retry beyond the gateway's `max_attempts` is not
-    (400 may say that it is the last). (402 for a spent budget is a should.)
+    (400 may say that it is the last; where a target declares none, any retry may have been). (402 for a spent
+    budget is a should.)
     """
 
+    better_with = frozenset({Truth.MAX_ATTEMPTS, Truth.MAX_REQUEST_TOKENS})
     zero_tolerance = True
 
     impossible_tokens: int | None = Field(default=None, ge=1)
     """Prompt and declared output tokens together, above which a request can never be served. By default a
-    request is impossible when its prompt or its declared output alone exceeds the provider's token bucket."""
+    request is impossible when its prompt or its declared output alone exceeds the provider's token bucket.
+    That is said of the bundled gateway: of a target, what it declares as `max_request_tokens` counts."""
 
     def judge(self, run: Run) -> Verdict:
         """Count the three kinds of wrong answers."""
         records = [r for r in counted_records(run) if r.status]
         bucket = _bucket_tokens(run)
-        most = run.profile.gateway.retry.max_attempts
+        most = run.profile.gateway.retry.max_attempts if run.knows(Truth.MAX_ATTEMPTS) else 1
+        largest = self._largest(run)
         served = {r.tenant for r in records if r.outcome is Outcome.ANSWERED}
         wrong = {
             "status 500": [r for r in records if r.status == 500],
             "200 with an error in it": [r for r in records if _hides_an_error(r)],
             "429 for impossible work": [
-                r for r in records if r.status == 429 and self._impossible(r, bucket)
+                r for r in records if r.status == 429 and _impossible(r, largest, bucket)
             ],
             "impossible work not refused for good": [
-                r for r in counted_records(run) if self._strung_along(r)
+                r for r in counted_records(run) if _strung_along(r, largest)
             ],
             "400, 401 or 403 for work like any other": [
                 r
                 for r in records
-                if r.status in BLAMING and r.tenant in served and not self._impossible(r, bucket)
+                if r.status in BLAMING and r.tenant in served and not _impossible(r, largest, bucket)
                 if not (r.status == 400 and r.attempt >= most)
             ],
         }
@@ -70,7 +75,8 @@ class StatusCodes(Check):
             Status.FAILED if count else Status.PASSED,
             ", ".join(kinds)
             if kinds
-            else f"none of {len(records)} answers was a 500, a false 200, a false 429 or a false 4xx",
+            else f"none of {len(records)} answers was a 500, a false 200, a false 429 or a false 4xx"
+            + self._not_judged(run),
             measured=count,
             bound=0,
             unit="answers",
@@ -83,17 +89,14 @@ class StatusCodes(Check):
             details={"by_status": _by_status(records), "wrong": {k: len(v) for k, v in wrong.items()}},
         )
 
-    def _impossible(self, record: RequestRecord, bucket: float) -> bool:
-        declared = record.declared_output_tokens or 0
-        if self.impossible_tokens is not None:
-            return record.input_tokens + declared > self.impossible_tokens
-        return max(record.input_tokens, declared) > bucket
+    def _largest(self, run: Run) -> int | None:
+        """Tokens above which a request can never be served; None: only the provider's bucket says so."""
+        return self.impossible_tokens if run.promises is None else run.promises.max_request_tokens
 
-    def _strung_along(self, record: RequestRecord) -> bool:
-        """Kept waiting, or told to come again, with work that the profile says can never be served."""
-        if self.impossible_tokens is None or not self._impossible(record, float("inf")):
-            return False
-        return record.status in (503, 504) or record.outcome in (Outcome.UNFINISHED, Outcome.ABANDONED)
+    def _not_judged(self, run: Run) -> str:
+        if self.impossible_tokens is None or run.knows(Truth.MAX_REQUEST_TOKENS):
+            return ""
+        return "; what is too large for ever is not judged: the target declares no max_request_tokens"
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:
@@ -109,6 +112,20 @@ class StatusCodes(Check):
     def example(cls) -> tuple[Check, Run]:
         """Answers and a 429."""
         return cls(), _run(status=429)
+
+
+def _impossible(record: RequestRecord, largest: int | None, bucket: float) -> bool:
+    declared = record.declared_output_tokens or 0
+    if largest is not None:
+        return record.input_tokens + declared > largest
+    return max(record.input_tokens, declared) > bucket
+
+
+def _strung_along(record: RequestRecord, largest: int | None) -> bool:
+    """Kept waiting, or told to come again, with work of which it is said that it can never be served."""
+    if largest is None or not _impossible(record, largest, float("inf")):
+        return False
+    return record.status in (503, 504) or record.outcome in (Outcome.UNFINISHED, Outcome.ABANDONED)
 
 
 def _hides_an_error(record: RequestRecord) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.hidden_queue import calls_by_attempt
 from agentload.evidence.history import counted_records
 from agentload.evidence.synthetic import RunBuilder, profile
@@ -24,6 +24,7 @@ class StreamIntegrity(Check):
     failure here.
     """
 
+    needs = frozenset({Need.STREAMS})
     needs_ledger = True
     needs_attribution = True
     zero_tolerance = True

@@ -9,10 +9,11 @@ from pydantic import Field
 
 from agentload.checks import Check, PhaseName, TenantName
 from agentload.evidence.contest import Contest, PhaseResult, conclude_phases, contests
-from agentload.evidence.fairness import Measure, jain, served_work, share_bounds, shares
+from agentload.evidence.fairness import Measure, jain, measure_of, served_work, share_bounds, shares
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import finite
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
+from agentload.promises import Truth
 
 LEAST_CALLS = 20
 MOST_WINDOWS = 60
@@ -26,10 +27,11 @@ class WeightedShare(Check):
     of the served work and its weight's share. Up to `tolerance_points` passes. What fails is more than fair
     queueing itself may be off in such a stretch, (C + 1)/work · [(1 − p)·cmax + p·Σ cmax of the others] with
     C calls in service: no fair gateway exceeds that. Between the two nothing follows, nor from a stretch so
-    short that the bound is a tenant's whole share. Work, not requests: the request share is reported beside
-    it.
+    short that the bound is a tenant's whole share. Work is tokens (or what the gateway is declared to divide,
+    `fairness`); the share of the requests is reported beside it.
     """
 
+    rests_on = frozenset({Truth.WEIGHTS})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -38,8 +40,9 @@ class WeightedShare(Check):
     """Tenants or groups to compare; by default all that are active in the phase."""
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase in which all are backlogged at some time."""
-    work: Measure = "tokens"
-    """tokens: prompt and produced tokens; charged: what the token bucket was asked for; requests: calls."""
+    work: Measure | None = None
+    """tokens: prompt and produced tokens; charged: what the token bucket was asked for; requests: calls;
+    seconds: in service. By default what the gateway divides: tokens, unless the target says otherwise."""
     tolerance_points: float = Field(default=3.0, gt=0, le=100)
     """Percentage points that pass. Fair queueing measures 0.1 to 2 in 20 s."""
     within_points: float | None = Field(default=None, gt=0, le=100)
@@ -49,7 +52,7 @@ class WeightedShare(Check):
 
     def judge(self, run: Run) -> Verdict:
         """The worst share error over the phases, against its bound."""
-        found, without = contests(run, self.tenants, self.phases, self.work)
+        found, without = contests(run, self.tenants, self.phases, measure_of(run, self.work))
         return conclude_phases(
             self, [self.result(contest) for contest in found], without, self.phases, unit="points"
         )
@@ -65,7 +68,8 @@ class WeightedShare(Check):
         status = self._status(contest, errors, limits, theory)
         because = (
             f"in '{contest.phase}', {contest.seconds:.1f} s with all backlogged, {furthest} got "
-            f"{100 * got[furthest]:.1f} % of the work and is entitled to {100 * entitled[furthest]:.1f} %"
+            f"{100 * got[furthest]:.1f} % of {contest.shared} and is entitled to "
+            f"{100 * entitled[furthest]:.1f} %"
         )
         if status is Status.INCONCLUSIVE:
             because += (

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, PhaseName
-from agentload.evidence.allowance import admitted, permitted, replayable
+from agentload.evidence.allowance import admitted, kept_to, permitted, replayable
 from agentload.evidence.fairness import TRANSIT_NS
 from agentload.evidence.hidden_queue import Wait, waits
 from agentload.evidence.history import counted_phases
 from agentload.evidence.intervals import (
     Interval,
-    Step,
     above_zero,
     area,
     intersect,
@@ -23,30 +22,36 @@ from agentload.evidence.intervals import (
     merge,
     subtract,
 )
+from agentload.evidence.startable import UNLIMITED, Change, Sweep
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, milliseconds, seconds, undecided
-from agentload.model import NS, Evidence, Outcome, Profile, Run, Status, Verdict
+from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
+from agentload.promises import SAID_BY, Truth
 from fake_provider.config import ProviderConfig
 
 DISPATCH_NS = 10_000_000
 """A call that makes room is followed by the next one this much later at most: the way there and back."""
 STALL_RECOVERY_NS = NS // 2
 LEAST_WAITING_NS = NS
-_UNLIMITED = 1
-"""Without slots the provider is idle or it is not: one unit of idleness."""
+RULES = (Truth.SLOTS, Truth.TENANT_SLOTS, Truth.CLASSES, Truth.UPSTREAM)
+"""By any of these a gateway may rightly leave a slot of the provider idle."""
 
 
 class WorkConserving(Check):
     """Passes when slots of the provider stand idle for at most 5 % of the time in which work waits for them.
 
     Counted is slot-time: as many free slots as there is eligible work waiting in the gateway, less 10 ms for
-    each dispatch. Work is eligible when it has waited for more than the way through the gateway and its
-    tenant is below its cap (`tenant_slots`). Time in which the provider's own limits, replayed from its
-    ledger, would not have let the next call through does not count, nor does a wait that the provider asked
-    for. A gateway that is fair by leaving capacity unused has only made everybody poorer.
+    each dispatch. Work is eligible when it has waited for more than the way through the gateway, its tenant
+    is below its cap (`tenant_slots`) and its class below its borrowing limit; slots that its pool keeps for
+    other classes (floors, headroom) are not free for it. Time in which the provider's own limits, replayed
+    from its ledger, or the lower ones that the gateway was told, would not have let the next call through
+    does not count, nor does a wait that the provider asked for. A gateway that is fair by leaving capacity
+    unused has only made everybody poorer. Where a target does not declare its slots, caps and classes, a
+    provider that is never idle while anything waits passes all the same; idleness then decides nothing.
     """
 
+    better_with = frozenset({Truth.SLOTS, Truth.TENANT_SLOTS, Truth.CLASSES, Truth.UPSTREAM})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -57,8 +62,8 @@ class WorkConserving(Check):
     slots: int | None = Field(default=None, ge=1)
     """The provider's, by default as in the profile. With neither, one waiting request counts as one slot."""
     tenant_slots: int | None = Field(default=None, ge=1)
-    """Calls that the gateway lets one tenant have in flight: by default the profile's `tenant_slots`, else
-    half of its pool's slots. For a gateway without such a cap, say as many as `slots`."""
+    """Calls that the gateway lets one tenant have in flight: by default as it was told (`tenant_slots`, and
+    half of a pool's slots where the bundled one is told nothing)."""
     margin: float = Field(default=0.05, ge=0, lt=1)
     """Part of the provider's token and request limits that a gateway may keep back, 0..1."""
     max_idle: float = Field(default=0.05, gt=0, lt=1)
@@ -74,19 +79,22 @@ class WorkConserving(Check):
             return undecided(self, f"the provider saw only {len(run.ledger)} calls: 20 are needed")
         end_ns = max(end for _, end in windows)
         slots = self.slots or run.profile.provider.slots
-        sweep = _Sweep(slots, self._caps(run.profile))
-        idle, eligible = sweep.over(run, waited)
+        idle, eligible = Sweep(run.profile, slots, self.tenant_slots).over(_changes(run, waited))
         contested = intersect(above_zero(eligible, end_ns), windows)
-        free = permitted(run.ledger, run.profile.provider, (0, end_ns), self.margin)
+        free = permitted(run.ledger, kept_to(run), (0, end_ns), self.margin)
         idle_in = intersect(contested, free)
         found = _Idleness(
             waited_ns=length_ns(contested),
             idle_ns=area(idle, idle_in),
             dispatches=sum(w.served and w.length_ns > TRANSIT_NS and _ends_in(w, windows) for w in waited),
-            slots=slots or _UNLIMITED,
+            slots=_usable(run, slots),
         )
         longest = sorted(intersect(above_zero(idle, end_ns), idle_in), key=lambda i: i[0] - i[1])[:5]
-        return self._conclude(found, longest, sum(call.started_ns is not None for call in run.ledger))
+        n = sum(call.started_ns is not None for call in run.ledger)
+        unknown = [truth for truth in RULES if not run.knows(truth)]
+        if unknown and found.share > self.max_idle and found.waited_ns >= LEAST_WAITING_NS:
+            return undecided(self, _may_be_a_rule(found, unknown), n=n, details=found.details())
+        return self._conclude(found, longest, n)
 
     def _conclude(self, found: _Idleness, longest: Sequence[Interval], n: int) -> Verdict:
         if found.waited_ns < LEAST_WAITING_NS:
@@ -122,14 +130,6 @@ class WorkConserving(Check):
         phases = merge(run.profile.phase_window_ns(name) for name in self.phases or counted_phases(run))
         stalls = merge((s.start_ns, s.end_ns + STALL_RECOVERY_NS) for s in run.health.stalls)
         return subtract(phases, stalls)
-
-    def _caps(self, of: Profile) -> dict[str, int]:
-        caps: dict[str, int] = {}
-        for pool in of.gateway.pools.values():
-            cap = self.tenant_slots or pool.lane_slots * pool.lanes_each
-            caps |= {t.name: cap for t in of.tenants if t.service_class in pool.classes}
-        own = {name: one.slots for name, one in of.gateway.tenants.items() if one.slots is not None}
-        return caps if self.tenant_slots else caps | own
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:
@@ -178,63 +178,34 @@ class _Idleness(msgspec.Struct, frozen=True):
         }
 
 
-class _Sweep:
-    """Free slots and eligible work over time, from the ledger and the waits."""
-
-    def __init__(self, slots: int | None, caps: Mapping[str, int]) -> None:
-        self._slots = slots
-        self._caps = caps
-        self._busy = 0
-        self._waiting: dict[str, int] = {}
-        self._running: dict[str, int] = {}
-        self._eligible = 0
-
-    def over(self, run: Run, waited: Sequence[Wait]) -> tuple[list[Step], list[Step]]:
-        """(idle slots with work for them, eligible work) as step functions."""
-        idle: list[Step] = []
-        eligible: list[Step] = []
-        changes = _changes(run, waited)
-        for index, (at_ns, tenant, waiting, running) in enumerate(changes):
-            self._change(tenant, waiting, running)
-            if index + 1 < len(changes) and changes[index + 1][0] == at_ns:
-                continue
-            free = _UNLIMITED if self._slots is None else max(0, self._slots - self._busy)
-            idle.append((at_ns, min(free, self._eligible)))
-            eligible.append((at_ns, self._eligible))
-        return idle, eligible
-
-    def _change(self, tenant: str | None, waiting: int, running: int) -> None:
-        self._busy += running
-        if tenant is None:
-            return
-        before = self._of(tenant)
-        self._waiting[tenant] = self._waiting.get(tenant, 0) + waiting
-        self._running[tenant] = self._running.get(tenant, 0) + running
-        self._eligible += self._of(tenant) - before
-
-    def _of(self, tenant: str) -> int:
-        """What of a tenant's waiting work its cap lets go."""
-        waiting, running = self._waiting.get(tenant, 0), self._running.get(tenant, 0)
-        room = self._caps[tenant] - running if tenant in self._caps else waiting
-        return max(0, min(waiting, room))
+def _usable(run: Run, slots: int | None) -> int:
+    """Slots that the gateway may use of the provider's."""
+    if slots is None:
+        return UNLIMITED
+    pools = run.profile.gateway.pools.values()
+    return min(slots, sum(pool.slots for pool in pools)) if run.knows(Truth.SLOTS) else slots
 
 
-_Change = tuple[int, str | None, int, int]
-"""(instant, tenant, change of what waits, change of what is in service)"""
+def _may_be_a_rule(found: _Idleness, unknown: Sequence[Truth]) -> str:
+    keys = ", ".join(SAID_BY[truth] for truth in unknown)
+    return (
+        f"work waited for {seconds(found.waited_ns)}; {100 * found.share:.1f} % of the slot-time stood idle: "
+        f"one of the gateway's own rules may ask for that: say declares: {keys} (or `declares: profile`)"
+    )
 
 
-def _changes(run: Run, waited: Sequence[Wait]) -> list[_Change]:
-    found: list[_Change] = []
+def _changes(run: Run, waited: Sequence[Wait]) -> list[Change]:
+    found: list[Change] = []
     for wait in waited:
         if wait.length_ns > TRANSIT_NS:
-            found.append((wait.start_ns + TRANSIT_NS, wait.tenant, 1, 0))
-            found.append((wait.end_ns, wait.tenant, -1, 0))
+            found.append(Change(wait.start_ns + TRANSIT_NS, wait.tenant, 1, 0))
+            found.append(Change(wait.end_ns, wait.tenant, -1, 0))
     for call in admitted(run.ledger):
         if call.started_ns is not None:
-            found.append((call.started_ns, call.tenant, 0, 1))
+            found.append(Change(call.started_ns, call.tenant, 0, 1))
             if call.ended_ns is not None:
-                found.append((call.ended_ns, call.tenant, 0, -1))
-    found.sort(key=lambda change: change[0])
+                found.append(Change(call.ended_ns, call.tenant, 0, -1))
+    found.sort(key=lambda change: change.at_ns)
     return found
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentload.evidence.intervals import Interval, clip, merge, subtract
-from agentload.model import CallEnding, LedgerEntry
+from agentload.model import CallEnding, LedgerEntry, Run
+from agentload.promises import Truth
 from fake_provider.budget import Bucket
 from fake_provider.config import ProviderConfig
 
@@ -43,6 +44,24 @@ def permitted(
         since_ns = call.arrived_ns
     free.append((allowance.ready_ns(since_ns, calls[-1]) if calls else 0, max(since_ns, window[1])))
     return subtract(merge(clip(free, window)), told_to_wait(ledger))
+
+
+def kept_to(run: Run) -> ProviderConfig:
+    """The provider, with the lower limits that the gateway was told to keep, where it was."""
+    provider, told = run.profile.provider, run.profile.gateway.upstream
+    if not run.knows(Truth.UPSTREAM) or provider.policy == "none":
+        return provider
+    pairs = {
+        "tokens_per_minute": (provider.tokens_per_minute, told.tokens_per_minute),
+        "requests_per_minute": (provider.requests_per_minute, told.requests_per_minute),
+    }
+    lower = {
+        name: own
+        for name, (limit, own) in pairs.items()
+        if own is not None and (limit is None or own < limit)
+    }
+    bucket_s = min(provider.bucket_s, told.bucket_s) if lower else provider.bucket_s
+    return provider.model_copy(update={**lower, "bucket_s": bucket_s})
 
 
 def replayable(provider: ProviderConfig) -> bool:
@@ -91,8 +110,11 @@ class _Allowance:
         """The model's buckets, each with whether it counts tokens (else requests)."""
         if model not in self._buckets:
             provider = self._provider
+            special = provider.model_limits.get(model) if provider.policy == "openai" else None
             tokens = provider.tokens_per_minute or provider.input_tokens_per_minute
             requests = provider.requests_per_minute
+            if special is not None:
+                tokens, requests = special.tokens_per_minute, special.requests_per_minute
             seconds, keep = provider.bucket_s, self._keep
             made: list[tuple[Bucket, bool]] = []
             if tokens is not None:

@@ -13,17 +13,25 @@ from agentload.evidence.fairness import (
     Service,
     all_backlogged,
     backlog,
+    last_ns,
     peak_in_service,
     services,
     within,
+    work_of,
 )
 from agentload.evidence.hidden_queue import waits
 from agentload.evidence.history import counted_phases, tenant_names
 from agentload.evidence.intervals import Interval, clip, length_ns, longest
 from agentload.evidence.verdicts import conclude, listed, undecided
-from agentload.model import NS, Evidence, RequestRecord, Run, Status, Verdict, worst
+from agentload.model import NS, Evidence, Run, Status, Verdict, worst
 
 NEARLY_ALL = 0.9
+_SHARED: Mapping[Measure, str] = {
+    "tokens": "the work",
+    "charged": "the charged tokens",
+    "requests": "the calls",
+    "seconds": "the time in service",
+}
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -39,6 +47,8 @@ class Contest(msgspec.Struct, frozen=True):
     """C: the most calls at the provider at once."""
     costs: dict[str, float]
     """cmax: the dearest call of each tenant, in the measure's unit."""
+    shared: str
+    """What was divided, in words."""
 
     @property
     def seconds(self) -> float:
@@ -87,27 +97,40 @@ def contest_in(
         window=window,
         services=mine,
         in_service=peak_in_service(run.ledger, window),
-        costs=_dearest(run.records, mine, names, phase, measure),
+        costs=_dearest(run, mine, names, phase, measure),
+        shared=_SHARED[measure],
     )
 
 
 def _dearest(
-    records: Sequence[RequestRecord],
-    served: Sequence[Service],
-    names: Sequence[str],
-    phase: str,
-    measure: Measure,
+    run: Run, served: Sequence[Service], names: Sequence[str], phase: str, measure: Measure
 ) -> dict[str, float]:
     """The dearest call of each tenant: as served, or as asked for by one that was never served."""
     costs = dict.fromkeys(names, 0.0)
     for service in served:
         costs[service.tenant] = max(costs[service.tenant], service.work)
     never = {tenant for tenant, cost in costs.items() if cost == 0}
-    for record in records:
+    per_token = _per_token(run, measure) if never else 0.0
+    for record in run.records:
         if record.tenant in never and record.phase == phase:
-            asked = 1.0 if measure == "requests" else record.input_tokens + record.planned_output_tokens
-            costs[record.tenant] = max(costs[record.tenant], asked)
+            asked = (record.input_tokens + record.planned_output_tokens) * per_token
+            costs[record.tenant] = max(costs[record.tenant], 1.0 if measure == "requests" else asked)
     return costs
+
+
+def _per_token(run: Run, measure: Measure) -> float:
+    """What a token costs, at the dearest: of a call that was never made only its tokens are known."""
+    if measure != "seconds":
+        return 1.0
+    until_ns = last_ns(run.ledger)
+    return max(
+        (
+            work_of(call, measure, until_ns) / tokens
+            for call in run.ledger
+            if (tokens := call.input_tokens + call.output_tokens)
+        ),
+        default=1.0,
+    )
 
 
 def contest_from(

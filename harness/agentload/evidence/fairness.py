@@ -15,10 +15,11 @@ import msgspec
 
 from agentload.evidence.hidden_queue import Wait
 from agentload.evidence.intervals import Interval, intersect, merge, overlap_count
-from agentload.model import LedgerEntry
+from agentload.model import NS, LedgerEntry, Run
 
-Measure = Literal["tokens", "charged", "requests"]
-"""tokens: prompt and produced tokens; charged: what the token bucket was asked for; requests: 1 a call."""
+Measure = Literal["tokens", "charged", "requests", "seconds"]
+"""tokens: prompt and produced tokens; charged: what the token bucket was asked for; requests: 1 a call;
+seconds: in service at the provider."""
 
 TRANSIT_NS = 10_000_000
 """A wait up to 10 ms is the way through an idle gateway, not a backlog."""
@@ -32,22 +33,46 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     work: float
 
 
+def measure_of(run: Run, given: Measure | None) -> Measure:
+    """In which unit shares are compared: as the check says, else as the gateway divides."""
+    return given or ("tokens" if run.promises is None else run.promises.fairness)
+
+
 def services(ledger: Iterable[LedgerEntry], measure: Measure = "tokens") -> list[Service]:
     """Served work by the instant service began, ascending; refused and unattributed calls left out."""
+    calls = list(ledger)
+    until_ns = last_ns(calls) if measure == "seconds" else 0
     found = [
-        Service(call.started_ns, call.tenant, work_of(call, measure))
-        for call in ledger
+        Service(call.started_ns, call.tenant, work_of(call, measure, until_ns))
+        for call in calls
         if call.started_ns is not None and call.tenant is not None
     ]
     found.sort(key=lambda service: service.at_ns)
     return found
 
 
-def work_of(call: LedgerEntry, measure: Measure) -> float:
-    """What one call cost, in the measure's unit."""
-    if measure == "tokens":
-        return call.input_tokens + call.output_tokens
-    return call.charged_tokens if measure == "charged" else 1.0
+def work_of(call: LedgerEntry, measure: Measure, until_ns: int = 0) -> float:
+    """What one call cost, in the measure's unit; in seconds, one that is still open until `until_ns`."""
+    match measure:
+        case "tokens":
+            return call.input_tokens + call.output_tokens
+        case "charged":
+            return call.charged_tokens
+        case "seconds":
+            ended_ns = until_ns if call.ended_ns is None else call.ended_ns
+            return max(0, ended_ns - (call.started_ns or ended_ns)) / NS
+        case "requests":
+            return 1.0
+
+
+def last_ns(ledger: Iterable[LedgerEntry]) -> int:
+    """The last instant that a ledger knows of."""
+    return max((call.ended_ns or call.arrived_ns for call in ledger), default=0)
+
+
+def unit_of(measure: Measure) -> str:
+    """In words."""
+    return {"requests": "calls", "seconds": "seconds"}.get(measure, "tokens")
 
 
 def within(ascending: Sequence[Service], window: Interval) -> Sequence[Service]:

@@ -22,7 +22,7 @@ from agentload.evidence.intervals import (
     merge,
     overlap_count,
 )
-from agentload.model import LedgerEntry, Profile, Run
+from agentload.model import LedgerEntry, Profile, Run, Tenant
 from agentload.scheduler.pool import ClassShare, Pool
 
 
@@ -85,6 +85,25 @@ def class_share(of: Profile, name: str) -> ClassShare | None:
         if name in config.classes:
             return Pool(pool_name, config).shares[name]
     return None
+
+
+def most_slots(of: Profile, names: Collection[str], phase: str) -> int | None:
+    """Slots that classes may use at once in a phase, borrowing included; None where the gateway has none of
+    them."""
+    there = [t for t in of.tenants if t.service_class in names and (not t.during or phase in t.during)]
+    own = {name: one.slots for name, one in of.gateway.tenants.items() if one.slots is not None}
+    pools = [Pool(name, one, own) for name, one in of.gateway.pools.items()]
+    return sum(_most_in(pool, set(names) & set(pool.shares), there) for pool in pools) or None
+
+
+def _most_in(pool: Pool, names: Collection[str], tenants: Collection[Tenant]) -> int:
+    mine = [share for name, share in pool.shares.items() if name in names]
+    if not mine:
+        return 0
+    limits = sum(pool.slots if share.limit is None else share.limit_slots for share in mine)
+    caps = sum(pool.cap(tenant.name) for tenant in tenants if tenant.service_class in names)
+    kept = sum(share.floor_slots for name, share in pool.shares.items() if name not in names)
+    return min(limits, caps, pool.slots - max(kept, pool.headroom_slots))
 
 
 def at_most(steps: Iterable[Step], most: int) -> list[Step]:

@@ -309,17 +309,12 @@ def _expanded(written: _Written) -> Iterator[Tenant]:
 def _gateway(top: _Top, tenants: Sequence[Tenant], document: Document) -> GatewayConfig:
     """The gateway knows the profile's tenants and the provider's limits, unless it was told otherwise."""
     upstream: dict[str, Any] = document.get(("gateway", "upstream")) or {}
-    from_provider = {
-        "tokens_per_minute": top.provider.tokens_per_minute,
-        "requests_per_minute": top.provider.requests_per_minute,
-        "bucket_s": top.provider.bucket_s,
-    }
     contracts = {
         t.name: TenantConfig.model_validate({"class": t.service_class, "weight": t.weight}) for t in tenants
     }
     return top.gateway.model_copy(
         update={
-            "upstream": UpstreamLimits.model_validate({**from_provider, **upstream}),
+            "upstream": UpstreamLimits.model_validate({**_upstream(top.provider), **upstream}),
             "tenants": {
                 **contracts,
                 **{n: _merged(contracts.get(n), t) for n, t in top.gateway.tenants.items()},
@@ -327,6 +322,21 @@ def _gateway(top: _Top, tenants: Sequence[Tenant], document: Document) -> Gatewa
             "pools": _pools(top, document),
         }
     )
+
+
+def _upstream(provider: ProviderConfig) -> dict[str, Any]:
+    """What the gateway can be told of the provider's limits.
+
+    A call is charged at least its prompt, so a limit on prompts is kept by one on charges. Nothing keeps one
+    on what is produced but the provider's own refusals: charged ahead, most of it would never be used.
+    """
+    limits = provider.model_limits if provider.policy == "openai" else {}
+    return {
+        "tokens_per_minute": provider.tokens_per_minute or provider.input_tokens_per_minute,
+        "requests_per_minute": provider.requests_per_minute,
+        "bucket_s": provider.bucket_s,
+        "models": {name: one.model_dump() for name, one in limits.items()},
+    }
 
 
 def _merged(contract: TenantConfig | None, written: TenantConfig) -> TenantConfig:

@@ -22,6 +22,7 @@ from agentload.errors import ProfileError, UsageError
 from agentload.flavours import Flavour
 from agentload.model import Arrival, Environment, Job, Profile
 from agentload.registry import Seam
+from agentload.targets._declares import Written
 from agentload.targets._keys import KeySource, variable
 from agentload.targets._metrics import MetricsPage
 from agentload.targets._process import ProcessRef
@@ -36,6 +37,7 @@ _NOT_IN_FIELDS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
 _MS = 1_000_000
 _SECRET_FIELDS = ("environment", "keyring")
 """Never shown, compared or written down."""
+_OF_THIS_PROCESS = (*_SECRET_FIELDS, "declared_at")
 
 
 class ProviderExpectation(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,10 @@ class Target:
     process: ProcessRef | None = None
     keyring: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Tenant → key."""
+    declares: Written = None
+    """What it promises, as written: `_declares` says what follows."""
+    declared_at: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    """Where the target file names each tenant."""
     environment: Environment = field(default_factory=dict[str, str], repr=False, compare=False)
 
     @cached_property
@@ -150,7 +156,8 @@ class Target:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-like data, for workers and the run folder: without keys, or commands that may hold any."""
-        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _SECRET_FIELDS}
+        kept = [one.name for one in fields(self) if one.name not in _OF_THIS_PROCESS]
+        values = {name: getattr(self, name) for name in kept}
         for name in ("keys", "process"):
             values[name] = None if values[name] is None else values[name].without_arguments()
         return cast("dict[str, Any]", msgspec.to_builtins(values))

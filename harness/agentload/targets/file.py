@@ -17,6 +17,7 @@ from agentload.targets import (
     ProviderExpectation,
     Target,
     TargetReader,
+    _declares,
     is_loopback,
     unknown_placeholder,
 )
@@ -63,6 +64,7 @@ class _Source(Noun):
     metrics: MetricsSection | None = None
     process: ProcessSection | None = None
     provider: _Provider | None = None
+    declares: Any = None
 
     @field_validator("path", "health")
     @classmethod
@@ -80,6 +82,7 @@ class File(TargetReader):
         headers:
           Authorization: "Bearer {env:GATEWAY_KEY_{tenant}}"    # GATEWAY_KEY_QUIET_1 for the tenant quiet-1
         provider: {listens: "127.0.0.1:9100"}                   # the upstream in your gateway's own config
+        declares: {slots: 32, queue: {requests: 100}}           # what it promises; or: declares: profile
 
     Header values may hold `{tenant}`, `{class}`, `{env:NAME}` and, where there are `keys:`, `{key}`.
     `flavour:` names the words it speaks (see `agentload.flavours`), which may bring keys of their own.
@@ -103,6 +106,7 @@ class File(TargetReader):
         source = validate(document, (), _Source, common)
         templates = _templates(document, identity)
         _check_provider(document)
+        declares = _declares.read(document)
         document.raise_problems()
         assert source is not None  # else there was a problem
         assert address is not None
@@ -125,6 +129,8 @@ class File(TargetReader):
             health=source.health,
             metrics=None if source.metrics is None else source.metrics.page(address.root),
             process=None if source.process is None else source.process.ref(folder),
+            declares=declares,
+            declared_at=_declares.tenant_places(document),
             environment=environment,
         )
 

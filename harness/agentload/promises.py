@@ -1,0 +1,86 @@
+"""What a gateway is known to promise: a check may hold nothing else against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+ShareUnit = Literal["tokens", "seconds", "requests"]
+"""In which a gateway divides what it has: tokens, seconds in service at the provider, or calls."""
+
+
+class Truth(StrEnum):
+    """One thing that a gateway may have been told, and a check may rest on."""
+
+    WEIGHTS = "weights"
+    SLOTS = "slots"
+    TENANT_SLOTS = "tenant slots"
+    TENANT_LIMITS = "limits of tenants"
+    BUDGETS = "budgets"
+    QUEUE_REQUESTS = "bound of its queue"
+    QUEUE_AGE = "longest wait in its queue"
+    CLASSES = "service classes"
+    POOLS = "pools"
+    DEADLINES = "deadlines"
+    RETRY_AFTER = "Retry-After"
+    UPSTREAM = "upstream limit"
+    MAX_ATTEMPTS = "most attempts"
+    IDEMPOTENCY_KEYS = "memory of idempotency keys"
+    MAX_REQUEST_TOKENS = "largest request"
+    JOBS = "durable jobs"
+
+
+SAID_BY: Mapping[Truth, str] = {
+    Truth.WEIGHTS: "tenants.T.weight",
+    Truth.SLOTS: "slots",
+    Truth.TENANT_SLOTS: "tenant_slots",
+    Truth.TENANT_LIMITS: "tenants.T.requests_per_minute",
+    Truth.BUDGETS: "tenants.T.budget",
+    Truth.QUEUE_REQUESTS: "queue.requests",
+    Truth.QUEUE_AGE: "queue.age_s",
+    Truth.CLASSES: "classes",
+    Truth.POOLS: "pools",
+    Truth.DEADLINES: "deadlines",
+    Truth.RETRY_AFTER: "retry_after",
+    Truth.UPSTREAM: "upstream",
+    Truth.MAX_ATTEMPTS: "max_attempts",
+    Truth.IDEMPOTENCY_KEYS: "idempotency_keys",
+    Truth.MAX_REQUEST_TOKENS: "max_request_tokens",
+    Truth.JOBS: "jobs",
+}
+"""The key below `declares:` of a target file by which each is said (`fairness` beside the weights)."""
+DENIED_BY: Mapping[Truth, str] = {
+    Truth.WEIGHTS: "fairness: none",
+    Truth.DEADLINES: "deadlines: false",
+    Truth.RETRY_AFTER: "retry_after: false",
+    Truth.IDEMPOTENCY_KEYS: "idempotency_keys: false",
+    Truth.JOBS: "jobs: false",
+}
+"""How a target says that it makes no such promise."""
+
+
+class Promises(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody's gateway is known to promise. What the numbers are, the run's profile says."""
+
+    known: frozenset[Truth] = frozenset()
+    denied: frozenset[Truth] = frozenset()
+    """What it is known not to promise: `deadlines: false`."""
+    fairness: ShareUnit = "tokens"
+    max_request_tokens: int | None = None
+    """A request of more, prompt and declared output together, is refused for good."""
+    where: str = "a target file"
+    """Where more could be said."""
+
+
+def undeclared(truths: Iterable[Truth], promises: Promises) -> str:
+    """One sentence: what a check rests on and the target does not say, and where to say it."""
+    missing = [truth for truth in Truth if truth in set(truths)]
+    denied = [DENIED_BY[truth] for truth in missing if truth in promises.denied]
+    if denied:
+        return f"the target declares `{denied[0]}`: there is no promise that could be kept or broken"
+    nouns = " and no ".join(missing)
+    keys = " or ".join(f"declares.{SAID_BY[truth]}" for truth in missing)
+    return f"the target declares no {nouns}: say {keys} (or `declares: profile`) in {promises.where}"
