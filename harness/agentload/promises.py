@@ -31,6 +31,7 @@ class Truth(StrEnum):
     IDEMPOTENCY_KEYS = "memory of idempotency keys"
     MAX_REQUEST_TOKENS = "largest request"
     JOBS = "durable jobs"
+    JOB_LEASES = "leases of jobs"
 
 
 SAID_BY: Mapping[Truth, str] = {
@@ -50,6 +51,7 @@ SAID_BY: Mapping[Truth, str] = {
     Truth.IDEMPOTENCY_KEYS: "idempotency_keys",
     Truth.MAX_REQUEST_TOKENS: "max_request_tokens",
     Truth.JOBS: "jobs",
+    Truth.JOB_LEASES: "jobs.lease_s",
 }
 """The key below `declares:` of a target file by which each is said (`fairness` beside the weights)."""
 DENIED_BY: Mapping[Truth, str] = {
@@ -58,6 +60,7 @@ DENIED_BY: Mapping[Truth, str] = {
     Truth.RETRY_AFTER: "retry_after: false",
     Truth.IDEMPOTENCY_KEYS: "idempotency_keys: false",
     Truth.JOBS: "jobs: false",
+    Truth.JOB_LEASES: "jobs: false",
 }
 """How a target says that it makes no such promise."""
 

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload import checks
+from agentload.checks import Need
+from agentload.checks.own_answer import OwnAnswer
 from agentload.doctor import decidable, exit_code, findings
 from agentload.doctor.decidable import Chance, prospects
 from agentload.doctor.findings import Finding, Grade
@@ -17,6 +19,7 @@ from agentload.doctor.observed import Asked, Call, Kind, Seen
 from agentload.doctor.show import groups
 from agentload.errors import ExitCode
 from agentload.model import Outcome
+from agentload.promises import Promises, Truth
 
 TENANTS = ("quiet", "flood")
 
@@ -70,6 +73,12 @@ def seen(*instead: Asked, calls: tuple[Call, ...] = CALLS, keys: int | None = 1)
 
 def left_with(**call_of_it: Any) -> Seen:
     return seen(calls=(*CALLS[:3], call(0, 3, **call_of_it), CALLS[4]))
+
+
+def told(*known: Truth, no: Truth | None = None) -> Seen:
+    """The sound gateway, of which so much is declared."""
+    promises = Promises(known=frozenset(known), denied=frozenset({no} if no else ()))
+    return msgspec.structs.replace(SOUND, promises=promises)
 
 
 def finding(about: str, of: Seen) -> Finding:
@@ -143,8 +152,18 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("provider-limit", seen(calls=(call(None, None), *CALLS[1:])), Chance.YES, ""),
         ("no-starvation", seen(calls=CALLS[1:]), Chance.NO, "cache"),
         ("observable", SOUND, Chance.NO, "only the bundled gateway"),
-        ("nothing-lost", SOUND, Chance.NO, "durable jobs"),
-        ("weighted-share", SOUND, Chance.PERHAPS, "told the same"),
+        ("nothing-lost", told(), Chance.NO, "durable jobs"),
+        ("weighted-share", SOUND, Chance.YES, ""),
+        ("weighted-share", told(), Chance.NO, "what the target file declares"),
+        ("weighted-share", told(Truth.WEIGHTS), Chance.YES, ""),
+        ("weighted-share", told(no=Truth.WEIGHTS), Chance.NO, "declares `fairness: none`"),
+        ("deadline", told(no=Truth.DEADLINES), Chance.NO, "declares `deadlines: false`"),
+        ("concurrency-cap", told(Truth.TENANT_SLOTS), Chance.YES, ""),
+        ("bounded-queue", told(), Chance.YES, "the rest where the target file declares it"),
+        ("bounded-queue", told(Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE), Chance.YES, ""),
+        ("victim-goodput", told(), Chance.YES, ""),
+        ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
+        ("lease-reclaim", told(Truth.JOBS, Truth.JOB_LEASES), Chance.NO, "process.restart"),
         ("retry-after-present", seen(asked(Kind.BURST, "flood", 5)), Chance.PERHAPS, "once it refuses"),
         ("retry-after-syntax", seen(refused(5, retry_after=None)), Chance.NO, "no Retry-After"),
         ("retry-after-present", seen(refused(5, retry_after=None)), Chance.YES, ""),
@@ -165,8 +184,24 @@ def test_one_slow_answer_says_nothing_of_the_clock() -> None:
     assert finding("clock", seen(asked(clock_skew_s=-9.0))).grade is Grade.GOOD
 
 
-def test_every_check_that_is_named_here_exists() -> None:
-    assert set(decidable.NAMED) <= set(checks.SEAM.names())
+def test_what_would_have_to_be_declared_stands_beside_each_check() -> None:
+    said = {one.check: one.say for one in prospects(told())}
+    assert said["tenant-limit"] == "tenants.T.requests_per_minute"
+    assert said["concurrency-cap"] == "slots or tenant_slots"
+    assert said["bounded-queue"] == "queue.requests or queue.age_s"
+    assert said["victim-goodput"] == ""
+
+
+def test_a_plug_ins_check_has_the_prospect_that_it_states_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plugged(OwnAnswer):
+        rests_on = frozenset({Truth.BUDGETS})
+        needs = frozenset({Need.STREAMS})
+
+    monkeypatch.setattr(checks.SEAM, "get", lambda _: Plugged)
+    assert chance("own-answer", told()) == (Chance.NO, decidable.UNDECLARED)
+    assert chance("own-answer", told(Truth.BUDGETS)) == (Chance.YES, "")
+    silent = msgspec.structs.replace(told(Truth.BUDGETS), asked=(asked(),))
+    assert chance("own-answer", silent) == (Chance.NO, "it does not stream")
 
 
 def test_nothing_is_decided_where_nobody_is_served() -> None:
@@ -181,7 +216,7 @@ def test_what_only_makes_verdicts_inconclusive_is_told_apart_from_what_must_be_m
 
 
 def test_checks_with_one_reason_share_a_row() -> None:
-    rows = groups(prospects(SOUND))
+    rows = groups(prospects(seen(asked(Kind.BURST, "flood", 5))))
     assert list(dict.fromkeys(about for about, _, _ in rows)) == ["decidable", "perhaps", "not decidable"]
     assert len({because for _, _, because in rows}) == len(rows)
     assert sum(len(names) for _, names, _ in rows) == len(checks.SEAM.names())

@@ -33,17 +33,14 @@ PhaseName = Annotated[str, PhaseRef()]
 
 
 class Need(StrEnum):
-    """What a run must show besides requests and answers: a doctor looks for it before the load."""
+    """What a run must show besides requests, answers and samples: a doctor looks for it before the load."""
 
     REFUSALS = "something that is refused"
     RETRY_AFTER = "refusals that carry Retry-After"
     STREAMS = "answers that are streamed"
     FIRST_TOKENS = "streams that come piece by piece"
-    COUNTERS = "counters that only the bundled gateway has"
-    QUEUE_AGE = "samples of the gateway's own queue age"
-    MEMORY = "samples of the gateway's memory, or of the gauge that is named"
     JOBS = "durable jobs (POST /v1/jobs)"
-    GATEWAY_FAULTS = "a gateway that may be killed: the bundled one"
+    GATEWAY_FAULTS = "a gateway that may be killed"
 
 
 class Check(BaseModel, ABC):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check, Need, PhaseName
+from agentload.checks import Check, PhaseName
 from agentload.evidence.history import counted_phases
 from agentload.evidence.statistics import percentile
 from agentload.evidence.synthetic import MS, RunBuilder, profile
@@ -32,7 +32,6 @@ class BoundedMemory(Check):
     from each quarter to the next, has failed. Without samples nothing follows.
     """
 
-    needs = frozenset({Need.MEMORY})
     stalls_only_worsen = True
     needs_samples = ("resident_bytes",)
 

@@ -35,7 +35,7 @@ class LeaseReclaim(Check):
     orphaned.
     """
 
-    rests_on = frozenset({Truth.JOBS})
+    rests_on = frozenset({Truth.JOB_LEASES})
     needs = frozenset({Need.JOBS, Need.GATEWAY_FAULTS})
 
     within_s: float = Field(default=5.0, gt=0)

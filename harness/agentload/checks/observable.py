@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from agentload.checks import Check, Need
+from agentload.checks import Check
 from agentload.evidence.books import Off, Witnesses, unbalanced
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import MS, RunBuilder, profile
@@ -30,8 +30,6 @@ class Observable(Check):
     been under way (`slack_s`) and what nobody saw the answer of; and the provider saw no call that was not
     counted. For gateways with these counters: the bundled one.
     """
-
-    needs = frozenset({Need.COUNTERS})
 
     slack_s: float = Field(default=0.25, gt=0, le=5)
     """How long an answer may be under way, and a client's clock late."""

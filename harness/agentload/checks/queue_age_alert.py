@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from agentload.checks import Check, Need
+from agentload.checks import Check
 from agentload.evidence.hidden_queue import waits
 from agentload.evidence.intervals import Interval
 from agentload.evidence.stuck import fires, said_by_gauge, seen_from_outside, touches
@@ -28,7 +28,6 @@ class QueueAgeAlert(Check):
     both: work that is stuck, and at another time a queue as deep that moves.
     """
 
-    needs = frozenset({Need.QUEUE_AGE})
     stalls_only_worsen = True
     needs_samples = (_AGE, _DEPTH)
 

@@ -33,6 +33,7 @@ from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Profile
 from agentload.report.text import printable
 from agentload.targets import Target
+from agentload.targets._declares import as_declared
 
 MOST_TENANTS = 20
 """More are not asked: they are alike."""
@@ -94,6 +95,8 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             upstream_keys=_upstream_keys(stage),
             gauges=_gauges(target),
             gauges_named=_gauges_named(target),
+            promises=as_declared(profile, target.to_dict())[1],
+            can_be_killed=target.process is not None and target.process.restart is not None,
         )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 
 import msgspec
 
 from agentload import checks
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
 from agentload.model import Outcome
+from agentload.promises import DENIED_BY, SAID_BY, Truth
 from agentload.targets._metrics import GAUGES
 
 
@@ -29,8 +30,8 @@ class Prospect(msgspec.Struct, frozen=True):
     check: str
     chance: Chance
     because: str = ""
-    told: str = ""
-    """What the gateway must have been told for it."""
+    say: str = ""
+    """What to declare for it."""
 
 
 _SAID_BY = {
@@ -38,27 +39,6 @@ _SAID_BY = {
     **{value: f"metrics.{key}" for key, value in GAUGES.items()},
 }
 """A value of the gateway's samples → what says where it is in a target file; others only the bundled has."""
-_JOBS = "needs durable jobs (POST /v1/jobs) in a gateway that may be killed: the bundled one"
-_OF_JOBS = ("eta-honest", "exactly-once", "lease-reclaim", "nothing-lost")
-_TOLD = {
-    "budget": "budgets",
-    "class-borrow": "classes, by X-Service-Class",
-    "class-floor": "classes",
-    "class-reclaim": "classes",
-    "concurrency-cap": "slots",
-    "deadline": "X-Deadline-Ms",
-    "estimate-drift": "weights",
-    "isolation": "pools",
-    "nested-timeouts": "time-outs",
-    "retry-identity": "X-Attempt, most attempts",
-    "service-gap": "weights",
-    "tenant-limit": "limits",
-    "weighted-share": "weights",
-    "work-conserving": "slots",
-}
-"""What a gateway must have been told as the profile has it, else the verdict is about another gateway."""
-_REFUSAL = ("refusal-latency", "retry-after-present")
-_PROMISE = ("retry-after-syntax", "retry-after-honest", "retry-after-spread")
 
 
 def prospects(seen: Seen) -> list[Prospect]:
@@ -67,17 +47,38 @@ def prospects(seen: Seen) -> list[Prospect]:
 
 
 def _prospect(name: str, check: type[Check], seen: Seen) -> Prospect:
-    for obstacle in (_nobody_served, _no_ledger, _no_marker, _no_gauges):
+    for obstacle in (_nobody_served, _no_ledger, _no_marker, _no_gauges, _denied):
         if because := obstacle(check, seen):
             return Prospect(name, Chance.NO, because)
-    if name in _OF_JOBS:
-        return Prospect(name, Chance.NO, _JOBS)
-    special = _SPECIAL.get(name, _nothing)(seen)
-    if special is not None:
-        return Prospect(name, *special)
-    if name in _TOLD:
-        return Prospect(name, Chance.PERHAPS, "if it has been told the same as the profile says", _TOLD[name])
+    if unsaid := _unsaid(check.rests_on, seen):
+        return Prospect(name, Chance.NO, UNDECLARED, unsaid)
+    for need in sorted(check.needs):
+        if (doubt := _NEEDS[need](seen)) is not None:
+            return Prospect(name, *doubt)
+    if less := _unsaid(check.better_with, seen, every=True):
+        return Prospect(name, Chance.YES, _IN_PART, less)
     return Prospect(name, Chance.YES)
+
+
+UNDECLARED = "rest on what the target file declares (or `declares: profile`)"
+_IN_PART = "the rest where the target file declares it"
+
+
+def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> str:
+    """What is not declared of these; nothing where one is, unless each of them counts by itself."""
+    if seen.promises is None:
+        return ""
+    missing = [truth for truth in Truth if truth in truths and truth not in seen.promises.known]
+    wanting = bool(missing) and (every or len(missing) == len(truths))
+    return " or ".join(SAID_BY[truth] for truth in missing) if wanting else ""
+
+
+def _denied(check: type[Check], seen: Seen) -> str | None:
+    """What is declared not to be promised is nothing to hold against anybody."""
+    if seen.promises is None or not check.rests_on or check.rests_on & seen.promises.known:
+        return None
+    denied = [DENIED_BY[truth] for truth in Truth if truth in check.rests_on & seen.promises.denied]
+    return f"the target declares `{denied[0]}`" if denied else None
 
 
 def _nobody_served(_: type[Check], seen: Seen) -> str | None:
@@ -113,10 +114,6 @@ def _no_gauges(check: type[Check], seen: Seen) -> str | None:
 _Special = tuple[Chance, str] | None
 
 
-def _nothing(_: Seen) -> _Special:
-    return None
-
-
 def _needs_refusals(seen: Seen) -> _Special:
     return None if refusals(seen) else (Chance.PERHAPS, "once it refuses something: the burst was let in")
 
@@ -140,11 +137,22 @@ def _sees_first_tokens(seen: Seen) -> _Special:
     return None
 
 
-_SPECIAL: Mapping[str, Callable[[Seen], _Special]] = {
-    **dict.fromkeys(_REFUSAL, _needs_refusals),
-    **dict.fromkeys(_PROMISE, _needs_promises),
-    "stream-integrity": _needs_streams,
-    "cancel-upstream": _sees_first_tokens,
+def _has_jobs(seen: Seen) -> _Special:
+    known = seen.promises is None or Truth.JOBS in seen.promises.known
+    return (
+        None if known else (Chance.NO, "needs durable jobs (POST /v1/jobs): say declares.jobs if it has any")
+    )
+
+
+def _may_be_killed(seen: Seen) -> _Special:
+    return None if seen.can_be_killed else (Chance.NO, "needs process.restart in the target file")
+
+
+_NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
+    Need.REFUSALS: _needs_refusals,
+    Need.RETRY_AFTER: _needs_promises,
+    Need.STREAMS: _needs_streams,
+    Need.FIRST_TOKENS: _sees_first_tokens,
+    Need.JOBS: _has_jobs,
+    Need.GATEWAY_FAULTS: _may_be_killed,
 }
-NAMED = (*_OF_JOBS, *_TOLD, *_SPECIAL)
-"""All checks that anything particular is known of; the rest need no more than what every run has."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from agentload.model import Outcome
+from agentload.promises import Promises
 
 
 class Kind(StrEnum):
@@ -79,6 +80,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Values of its own that could be read, as they are called in a run's samples."""
     gauges_named: tuple[str, ...] = ()
     """Those that its target file names."""
+    can_be_killed: bool = False
+    """Its owner has said how it is started again."""
+    promises: Promises | None = None
+    """What it is declared to promise; None: just what the profile says."""
 
     def of(self, *kinds: Kind) -> list[Asked]:
         """The requests of these kinds."""

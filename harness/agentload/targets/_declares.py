@@ -116,6 +116,7 @@ class Declares(Noun):
     max_request_tokens: int | None = Field(default=None, ge=1)
     """More (prompt and max_tokens together) is refused for good, with 413."""
     jobs: bool | JobsPromise | None = None
+    """true: it has durable jobs; a mapping says with which leases."""
 
     @model_validator(mode="after")
     def _one_way_of_saying_pools(self) -> Self:
@@ -215,7 +216,7 @@ def as_declared(profile: Profile, target: Mapping[str, Any]) -> tuple[Profile, P
         max_request_tokens=said.max_request_tokens,
         where=_where(str(target.get("name") or "")),
     )
-    return _mapped(profile, said, promises.known), promises
+    return _mapped(profile, said), promises
 
 
 def _where(name: str) -> str:
@@ -247,7 +248,8 @@ def _known(said: Declares) -> Iterable[Truth]:
         Truth.MAX_ATTEMPTS: said.max_attempts is not None,
         Truth.IDEMPOTENCY_KEYS: said.idempotency_keys is True,
         Truth.MAX_REQUEST_TOKENS: said.max_request_tokens is not None,
-        Truth.JOBS: isinstance(said.jobs, JobsPromise),
+        Truth.JOBS: bool(said.jobs),
+        Truth.JOB_LEASES: isinstance(said.jobs, JobsPromise),
     }
     return [truth for truth, is_known in found.items() if is_known]
 
@@ -259,19 +261,18 @@ def _denied(said: Declares) -> Iterable[Truth]:
         Truth.RETRY_AFTER: said.retry_after is False,
         Truth.IDEMPOTENCY_KEYS: said.idempotency_keys is False,
         Truth.JOBS: said.jobs is False,
+        Truth.JOB_LEASES: said.jobs is False,
     }
     return [truth for truth, is_denied in found.items() if is_denied]
 
 
-def _mapped(profile: Profile, said: Declares, known: frozenset[Truth]) -> Profile:
-    """The profile with the declared numbers where it had the bundled gateway's."""
+def _mapped(profile: Profile, said: Declares) -> Profile:
+    """The profile with what is declared in the place of all that it says of the bundled gateway."""
     tenants = {tenant.name: said.of_tenant(tenant) for tenant in profile.tenants}
-    weights = {n: one.weight or 1.0 for n, one in tenants.items()} if Truth.WEIGHTS in known else {}
+    weights = {name: one.weight or 1.0 for name, one in tenants.items()}
     return profile.model_copy(
         update={
-            "tenants": tuple(
-                t.model_copy(update={"weight": weights.get(t.name, t.weight)}) for t in profile.tenants
-            ),
+            "tenants": tuple(t.model_copy(update={"weight": weights[t.name]}) for t in profile.tenants),
             "gateway": _gateway(profile, said, tenants),
         }
     )
@@ -310,7 +311,7 @@ def _pools(profile: Profile, said: Declares) -> dict[str, PoolConfig]:
     filled: dict[str, PoolConfig] = {}
     for name, pool in pools.items():
         slots = pool.slots if "slots" in pool.model_fields_set else profile.provider.slots or _UNBOUNDED
-        update: dict[str, Any] = {"slots": slots, "tenant_slots": pool.tenant_slots or slots}
+        update: dict[str, Any] = {"slots": slots, "tenant_slots": pool.tenant_slots or _UNBOUNDED}
         if "classes" not in pool.model_fields_set:
             update["classes"] = everybody
         filled[name] = pool.model_copy(update=update)
