@@ -100,7 +100,8 @@ class Line:
         keep = False
         try:
             sock.settimeout(_left(until_s))
-            sock.sendall(request)
+            with suppress(ConnectionError, ssl.SSLEOFError):  # it may answer before it has read everything
+                sock.sendall(request)
             while not answer.complete:
                 sock.settimeout(_left(until_s))
                 data = sock.recv(_READ_BYTES)

@@ -54,6 +54,8 @@ def trouble(error: ssl.SSLError) -> str:
     """What is wrong, in words that a person can act on."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _of_certificate(error)
+    if isinstance(error, ssl.SSLEOFError):
+        return "breaks the TLS connection off: does it want tls.client_cert?"
     reason = error.reason or ""
     if reason in _NO_TLS:
         return "does not speak TLS there (is it http://?)"
