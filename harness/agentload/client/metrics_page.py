@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -37,8 +38,8 @@ def read_page(body: bytes, series: Mapping[str, str]) -> dict[str, float]:
 def _in_text(text: str, meant: Mapping[str, Selector | None]) -> dict[str, list[float]]:
     """Only the lines of these series are parsed: a page may have a hundred thousand others."""
     found: dict[str, list[float]] = {name: [] for name in meant}
-    names = tuple({one.name for one in meant.values() if one is not None})
-    lines = [line for line in text.splitlines() if line.startswith(names)] if names else []
+    names = "|".join(re.escape(one.name) for one in meant.values() if one is not None)
+    lines = re.findall(rf"^(?:{names})[{{ \t].*$", text, re.MULTILINE) if names else []
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
             for name, one in meant.items():

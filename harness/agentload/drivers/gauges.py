@@ -13,7 +13,7 @@ from agentload.errors import UnreachableError
 from agentload.targets import Target
 from agentload.targets._urls import split_url
 
-BOUNDS = Bounds(2.0, 16 * MIB)
+BOUNDS = Bounds(2.0, 8 * MIB)
 """A page of a large Envoy has some megabytes."""
 
 
