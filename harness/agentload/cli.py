@@ -576,6 +576,42 @@ def doctor(
 
 
 @app.command()
+def locustfile(
+    profile: ProfileArgument,
+    target: TargetOption = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it; standard output when omitted.")
+    ] = None,
+    seed: SeedOption = None,
+    settings: SetOption = None,
+    quick: QuickOption = False,
+    provider: ProviderOption = None,
+    provider_port: ProviderPortOption = 0,
+    allow_host: AllowHostOption = None,
+) -> None:
+    """Write a file for plain `locust -f`, with its web UI.
+
+    It plays the profile's plan, each request at its time, and leaves a folder for `agentload judge`.
+    """
+    from agentload import locustfile as files
+    from agentload.order import Options
+
+    options = Options(
+        profile=profile,
+        target=target,
+        seed=seed,
+        settings=tuple(settings or ()),
+        quick=quick,
+        provider_url=provider,
+        provider_port=provider_port,
+        allow_hosts=tuple(allow_host or ()),
+    )
+    text = files.write(options, out)
+    if text is not None:
+        typer.echo(text, nl=False)
+
+
+@app.command()
 def worker(
     master: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where `agentload run --bind` listens.")],
 ) -> None:

@@ -39,14 +39,22 @@ class Recording:
     """One run being recorded into its folder."""
 
     def __init__(
-        self, options: Options, prepared: Prepared, folder: RunDir, manifest: Manifest, console: Console
+        self,
+        options: Options,
+        prepared: Prepared,
+        folder: RunDir,
+        manifest: Manifest,
+        console: Console,
+        drive: type[LiveDriver] = LiveDriver,
     ) -> None:
+        """`drive`: who drives the load; by default processes of our own."""
         self.options, self.prepared, self.folder, self.console = options, prepared, folder, console
         self.manifest = manifest
         self.run_id = secrets.randbelow(0xFFFF) + 1
         self.ended_by: AgentloadError | None = None
         """What ended the run before its time, when it was not the user."""
         self.view = live_view.view(prepared.profile, console)
+        self._drive_with = drive
         self._interrupted = False
         self._samplers: list[Sampler] = []
         self._process: ForeignProcess | None = None
@@ -64,7 +72,7 @@ class Recording:
             target = self._set_up(stage)
             environment = {**os.environ, **to_hand_over(target.keyring)}
             environment.pop(TOKEN_VARIABLE, None)
-            with LiveDriver(self._master_config(target), self.folder.path, environment) as driver:
+            with self._drive_with(self._master_config(target), self.folder.path, environment) as driver:
                 driver.start()
                 with self.folder.samples() as samples:
                     try:

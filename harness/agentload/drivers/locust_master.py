@@ -75,9 +75,14 @@ log = logging.getLogger(__name__)
 class Master:
     """One run, from the first worker to the last file."""
 
-    def __init__(self, config: MasterConfig) -> None:
-        """Listens. Raises InconclusiveError when it cannot."""
+    lead_s = LEAD_S
+
+    def __init__(
+        self, config: MasterConfig, runner: Any = None, tell: Callable[[MasterEvent], None] | None = None
+    ) -> None:
+        """Listens, unless it is given a runner; `tell` takes the events. Raises InconclusiveError."""
         self.config = config
+        self.tell = tell or emit
         self.folder = Path(config.run_dir)
         self.profile = Profile.model_validate(config.profile)
         self.peers: list[Peer] = []
@@ -87,18 +92,19 @@ class Master:
         self._problem: AgentloadError | None = None
         """What a report's handler could not do (Locust swallows exceptions of handlers)."""
         self._deadline_ns = 0
-        environment: Any = master_environment(shard_class(lambda: None))
-        try:
-            self.runner: Any = environment.create_master_runner(config.bind, config.bind_port)
-        except (Exception, SystemExit) as error:
-            raise InconclusiveError(f"cannot listen on {config.bind}:{config.bind_port}: {error}") from error
-        for message, handler in (
-            (Message.HELLO, self._on_hello),
-            (Message.CLOCK, self._on_clock),
-            (Message.READY, self._on_ready),
-            (Message.REPORT, self._on_report),
-        ):
-            self.runner.register_message(message.value, handler)
+        self.runner: Any = _listen(config) if runner is None else runner
+        if runner is None:
+            for message, handler in self.handlers().items():
+                self.runner.register_message(message.value, handler)
+
+    def handlers(self) -> dict[Message, Callable[[Any, Any], None]]:
+        """What is to be done about each message of a worker's."""
+        return {
+            Message.HELLO: self._on_hello,
+            Message.CLOCK: self._on_clock,
+            Message.READY: self._on_ready,
+            Message.REPORT: self._on_report,
+        }
 
     @property
     def port(self) -> int:
@@ -109,7 +115,7 @@ class Master:
         """Raises AgentloadError when the run cannot begin, or its files cannot be written."""
         self._gather()
         self._hand_out()
-        files = Files(self.folder, time.time() + LEAD_S)
+        files = Files(self.folder, time.time() + self.lead_s)
         try:
             self._begin(files)
             self._watch()
@@ -170,6 +176,8 @@ class Master:
             )
 
     def _begin(self, files: Files) -> None:
+        if self.stopped_because is not None:  # nobody has been told: there was nobody to tell
+            raise InconclusiveError(f"stopped before the load began: {self.stopped_because}")
         readies = [cast(Ready, peer.ready) for peer in self.peers]
         self.collector = Collector(
             files,
@@ -177,19 +185,23 @@ class Master:
             scheduled={ready.index: ready.scheduled for ready in readies},
             in_flight_cap=sum(ready.in_flight_cap for ready in readies),
         )
-        self.t0_ns = time.monotonic_ns() + round(LEAD_S * 1e9)
+        self.t0_ns = time.monotonic_ns() + round(self.lead_s * 1e9)
         end_ns = self.profile.duration_ns + round(self._drain_s() * 1e9)
         self._deadline_ns = end_ns + round(GRACE_S * 1e9)
         for peer in self.peers:
             self._send(Message.START, Start(t0_ns=self.t0_ns), peer)
-        gevent.spawn(self.runner.start, len(self.peers), spawn_rate=float(len(self.peers)))
-        emit(
+        self._spawn_players()
+        self.tell(
             Started(
                 t0_ns=self.t0_ns,
-                t0_unix_s=time.time() + LEAD_S,
+                t0_unix_s=time.time() + self.lead_s,
                 scheduled=sum(ready.scheduled for ready in readies),
             )
         )
+
+    def _spawn_players(self) -> None:
+        """One user in each worker, which plays its share."""
+        gevent.spawn(self.runner.start, len(self.peers), spawn_rate=float(len(self.peers)))
 
     def _await(self, condition: Callable[[Peer], bool], timeout_s: float, what: str) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -218,14 +230,14 @@ class Master:
         assert self.collector is not None
         next_progress_s = next_interval_s = time.monotonic()
         for peer in self.peers:
-            peer.heard_s = time.monotonic() + LEAD_S
+            peer.heard_s = time.monotonic() + self.lead_s
         while not self.collector.settled():
             gevent.sleep(POLL_S)
             self._check_health(self.collector)
             now_s = time.monotonic()
             if now_s >= next_progress_s:
                 next_progress_s += PROGRESS_S
-                emit(self.collector.progress(self._now_ns()))
+                self.tell(self.collector.progress(self._now_ns()))
             if now_s >= next_interval_s:
                 next_interval_s += INTERVAL_S
                 self.collector.end_interval(self._now_ns())
@@ -238,13 +250,13 @@ class Master:
             because = peer.death() or ("it has not finished in time" if late else None)
             if because is not None:
                 collector.lose(peer.index, because)
-                emit(WorkerLost(index=peer.index, because=because))
+                self.tell(WorkerLost(index=peer.index, because=because))
                 self.stop(f"worker {peer.index} was lost: {because}")
 
     def _finish(self) -> Done:
         assert self.collector is not None
         self.collector.end_interval(self._now_ns())
-        emit(self.collector.progress(self._now_ns()))
+        self.tell(self.collector.progress(self._now_ns()))
         health = self.collector.health()
         self._write("generator.json", health)
         self._write("workers.json", {index: book.state for index, book in self.collector.workers.items()})
@@ -304,6 +316,14 @@ class Master:
 
     def _drain_s(self) -> float:
         return self.profile.drain_s if self.config.drain_s is None else self.config.drain_s
+
+
+def _listen(config: MasterConfig) -> Any:
+    environment: Any = master_environment(shard_class(lambda: None))
+    try:
+        return environment.create_master_runner(config.bind, config.bind_port)
+    except (Exception, SystemExit) as error:
+        raise InconclusiveError(f"cannot listen on {config.bind}:{config.bind_port}: {error}") from error
 
 
 def _body(value: msgspec.Struct) -> dict[str, bytes]:

@@ -59,9 +59,11 @@ class OwnUsers:
         self._horizon_ns = part.share.horizon_ns
         self._end_ns = part.profile.duration_ns
         self._slots: list[_Slot] = []
+        self._classes: list[Any] = []
         for share in part.own:
             played = playing(load_class(share.own), part.target.base_url, Watch(share, self.book))
             environment.user_classes.append(played)
+            self._classes.append(played)
             self._slots += [_Slot(share, number, played.__name__) for number in share.numbers]
         if part.own:
             environment.events.request.add_listener(self._on_request)
@@ -71,6 +73,14 @@ class OwnUsers:
         """Take the run's clock, and who keeps the records."""
         self._clock = clock
         self.book.prepare(clock, books)
+
+    def leave(self) -> None:
+        """Another run begins in this process: nothing of this one is to be heard any more."""
+        for played in self._classes:
+            self._environment.user_classes.remove(played)
+        if self._classes:
+            self._environment.events.request.remove_listener(self._on_request)
+            self._environment.events.user_error.remove_listener(self._on_error)
 
     def run(self) -> None:
         """Every user in its tenant's phases; whatever is open at the horizon is unfinished."""

@@ -73,12 +73,19 @@ log = logging.getLogger(__name__)
 class Worker:
     """Does what the master says, and reports."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Connects; blocks until the master answers."""
-        self.part: Part | None = None
-        self.load: Load | None = None
+    environment: Any
+    runner: Any
+
+    def __init__(self) -> None:
+        """Knows no master yet: see `connect` and `attach`."""
+        self._encode = msgspec.json.Encoder().encode_lines
         self.own: OwnUsers | None = None
         """Users of tenants' own code."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.part: Part | None = None
+        self.load: Load | None = None
         self.clock = RunClock(0)
         self.books = Bookkeeper(Tally(), self._tell)
         self.stalls: list[Stall] = []
@@ -86,7 +93,6 @@ class Worker:
         self._records_total = 0
         self._sequence = 0
         self._outbox: list[bytes] = []
-        self._encode = msgspec.json.Encoder().encode_lines
         self._readings: Queue[tuple[int, int, int]] = Queue()
         self._start: Start | None = None
         self._may_start = Event()
@@ -94,8 +100,23 @@ class Worker:
         self._stop_drain_s: float | None = None
         self._use = ProcessorUse()
         self._clock_offset_ns = 0
-        self.environment: Any = worker_environment(shard_class(self.run_share))
-        self.runner: Any = self.environment.create_worker_runner(host, port)
+        if self.own is not None:
+            self.own.leave()
+        self.own = None
+
+    def connect(self, host: str, port: int) -> None:
+        """Be a worker of our master there; blocks until it answers."""
+        environment: Any = worker_environment(shard_class(self.run_share))
+        self.attach(environment, environment.create_worker_runner(host, port))
+        self.say_hello()
+
+    def say_hello(self) -> None:
+        """Tell the master that its words are heard."""
+        self._send(Message.HELLO, msgspec.msgpack.encode({"pid": os.getpid(), "host": socket.gethostname()}))
+
+    def attach(self, environment: Any, runner: Any) -> None:
+        """Hear what comes over this runner. Another assignment is another run."""
+        self.environment, self.runner = environment, runner
         for message, handler, concurrent in (
             (Message.CLOCK, self._on_clock, False),
             (Message.ASSIGN, self._on_assign, True),
@@ -103,7 +124,6 @@ class Worker:
             (Message.STOP, self._on_stop, False),
         ):
             self.runner.register_message(message.value, handler, concurrent)
-        self._send(Message.HELLO, msgspec.msgpack.encode({"pid": os.getpid(), "host": socket.gethostname()}))
 
     def run_share(self) -> None:
         """Play the share: called by Locust's one user, once the master has had it spawned."""
@@ -129,12 +149,12 @@ class Worker:
 
     def _on_assign(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         assignment = msgspec.msgpack.decode(payload(msg), type=Assignment)
+        self._begin_anew()
         try:
             # In a thread: drawing a long plan takes seconds, and a worker without a heartbeat counts as lost.
             part: Part = gevent.get_hub().threadpool.apply(Part, (assignment,))
-            self.own = OwnUsers(
-                self.environment, part
-            )  # here: what the files make belongs to this thread's hub
+            # Not in a thread: what the users' files make belongs to the hub of the thread that imports them.
+            self.own = OwnUsers(self.environment, part)
         except AgentloadError as error:
             ready = Ready(index=assignment.index, error="; ".join(error.lines))
         except Exception as error:
@@ -175,6 +195,8 @@ class Worker:
 
     def _compare_clocks(self) -> int:
         """What to add to the master's monotonic clock to get ours."""
+        if isinstance(self.runner, locust.runners.LocalRunner):
+            return 0  # it is its own master
         readings: list[tuple[int, int, int]] = []
         for _ in range(CLOCK_READINGS):
             reading = ClockReading(asked_ns=time.monotonic_ns())
@@ -325,7 +347,8 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.parent_pipe:
         _say_whether_reachable(options.host, options.port)
     try:
-        worker = Worker(options.host, options.port)
+        worker = Worker()
+        worker.connect(options.host, options.port)
         worker.runner.greenlet.join()
     except (ConnectionError, KeyboardInterrupt) as error:
         sys.exit(f"agentload worker: master at {options.host}:{options.port}: {error or 'interrupted'}")
