@@ -7,12 +7,15 @@ import sys
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from agentload.errors import UsageError
 from agentload.registry import PLUGINS_VARIABLE, check_plugin_folder
+
+if TYPE_CHECKING:
+    from agentload.caps import Caps
 
 app = typer.Typer(
     name="agentload",
@@ -73,6 +76,19 @@ ProviderPortOption = Annotated[
 AllowHostOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A host beyond loopback that may be loaded.")
 ]
+MaxRateOption = Annotated[
+    float | None, typer.Option(min=1, metavar="N", help="Requests sent in any second, retries included.")
+]
+MaxConnectionsOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Connections open at once.")
+]
+MaxSecondsOption = Annotated[
+    float | None, typer.Option(min=1, metavar="S", help="How long the load and its drain may last.")
+]
+MaxAnswerOption = Annotated[
+    int | None,
+    typer.Option(min=1024, max=8 * 2**20, metavar="N", help="Bytes of an answer that are heard out."),
+]
 InconclusiveOption = Annotated[
     str, typer.Option(metavar="pass|fail", help="What an inconclusive run means for the exit code.")
 ]
@@ -131,6 +147,10 @@ def run(
         int,
         typer.Option(min=0, max=1024, help="Wait for so many `agentload worker` instead of starting any."),
     ] = 0,
+    max_rate: MaxRateOption = None,
+    max_connections: MaxConnectionsOption = None,
+    max_seconds: MaxSecondsOption = None,
+    max_answer_bytes: MaxAnswerOption = None,
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
     """Drive a profile against a gateway, judge it, and report."""
@@ -152,6 +172,7 @@ def run(
         allow_hosts=tuple(allow_host or ()),
         bind=bind,
         expect_workers=expect_workers,
+        caps=_caps(max_rate, max_connections, max_seconds, max_answer_bytes),
         inconclusive_passes=_passes(inconclusive),
         command=tuple(sys.argv[1:]),
     )
@@ -326,6 +347,10 @@ def gate(
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
     reruns: Annotated[int, typer.Option(min=0, max=5, help="Repeats of an inconclusive run.")] = 1,
+    max_rate: MaxRateOption = None,
+    max_connections: MaxConnectionsOption = None,
+    max_seconds: MaxSecondsOption = None,
+    max_answer_bytes: MaxAnswerOption = None,
     inconclusive: InconclusiveOption = "fail",
 ) -> None:
     """Run several profiles as one gate for CI.
@@ -346,6 +371,7 @@ def gate(
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
+        caps=_caps(max_rate, max_connections, max_seconds, max_answer_bytes),
         inconclusive_passes=_passes(inconclusive),
         command=tuple(sys.argv[1:]),
     )
@@ -637,6 +663,14 @@ def plugins_first(arguments: list[str]) -> list[str]:
         else:
             (moved if word.startswith("--plugins=") else rest).append(word)
     return [*moved, *rest, *arguments[end:]]
+
+
+def _caps(
+    rate: float | None, connections: int | None, seconds: float | None, answer_bytes: int | None
+) -> Caps:
+    from agentload.caps import Caps
+
+    return Caps(rate=rate, connections=connections, seconds=seconds, answer_bytes=answer_bytes)
 
 
 def _passes(inconclusive: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from agentload import plan, profile, targets
+from agentload.caps import ELSEWHERE, HERE, Caps, refuse_beyond
 from agentload.drivers import tls, users_files
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.keyring import with_keys
@@ -50,6 +51,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Other profiles that the same target is run with: of a gate."""
     bind: str = "127.0.0.1"
     expect_workers: int = 0
+    caps: Caps = Caps()
+    """What the user has said of them; the rest is as it is for such a target."""
+    drives: bool = True
+    """False: a look at the target, with hardly any load."""
     inconclusive_passes: bool = False
     command: tuple[str, ...] = ()
 
@@ -63,6 +68,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """None: the bundled gateway, whose address is known only when it listens."""
     warnings: tuple[str, ...] = ()
     """Lines for the user that stop nothing."""
+    caps: Caps = HERE
+    """What the target is never asked to bear more of."""
     scale: dict[str, Any] | None = None
     """By what the profile was scaled, and why; None: it was not."""
 
@@ -98,7 +105,10 @@ def prepare(options: Options) -> Prepared:
     check_port_free(options.provider_port, "--provider-port")
     users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
-    return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings), scale=how)
+    caps = (HERE if target is None or is_loopback(target.host) else ELSEWHERE).but_for(options.caps)
+    if options.drives and options.scale != scale.AUTO:
+        refuse_beyond(caps, chosen, drawn)
+    return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings), caps=caps, scale=how)
 
 
 def bind_address(bind: str) -> tuple[str, int]:

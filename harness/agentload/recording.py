@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from agentload import rundir, targets
+from agentload.caps import MAX_ANSWER_BYTES
 from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import protocol, target_probe
 from agentload.drivers.foreign_hand import ForeignHand
@@ -132,7 +133,11 @@ class Recording:
             expect_workers=self.options.expect_workers,
             bind=host,
             bind_port=port,
-            in_flight_cap=_in_flight_cap(),
+            in_flight_cap=min(
+                _in_flight_cap(), self.prepared.caps.connections or protocol.DEFAULT_IN_FLIGHT_CAP
+            ),
+            max_rate=self.prepared.caps.rate,
+            max_answer_bytes=self.prepared.caps.answer_bytes or MAX_ANSWER_BYTES,
             fingerprint=self.prepared.plan.fingerprint,
         )
 

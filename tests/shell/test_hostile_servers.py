@@ -152,3 +152,16 @@ def test_each_has_a_line_of_its_own(read: dict[str, dict[str, dict[str, Any]]], 
 
 def test_the_doctor_calls_nobody_served(read: dict[str, dict[str, dict[str, Any]]]) -> None:
     assert not [name for name, one in read["doctor"].items() if one["said"].startswith("answered")]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_nobody_is_sent_elsewhere(part: str) -> None:
+    with serving(says(b"{}")) as elsewhere:
+        location = b"Location: http://127.0.0.1:%d/\r\n" % elsewhere.port
+        with serving(says(b"{}", b"307 Moved", location)) as server:
+            words = [sys.executable, str(TESTS / "hostile_reader.py"), part]
+            done = subprocess.run(
+                words, input=f"moved {server.port}\n", capture_output=True, text=True, check=True, timeout=60
+            )
+    assert json.loads(done.stdout)["said"] in ("failed", "307", "answers 307")
+    assert (server.connections, elsewhere.connections) == (2, 0)

@@ -21,6 +21,7 @@ from gevent.server import StreamServer
 
 from agentload.drivers.http1 import Endpoint, Exchange, Http1Client
 from agentload.drivers.http1_answer import MAX_HEAD_BYTES, Answer, Failure
+from agentload.drivers.room import Room
 from agentload.targets._tls import Trust
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -424,3 +425,27 @@ def test_tls_with_a_certificate_of_ones_own(certificate: Path) -> None:
         assert doubting.exchange(POST, time.monotonic_ns() + 5 * 10**9, Ear()).failure is Failure.TLS
     finally:
         server.stop(timeout=1)
+
+
+def test_clients_share_room_and_who_was_idle_for_longest_gives_way() -> None:
+    room, clock = Room(3), time.monotonic_ns
+    with site(always(OK)) as here:
+        clients = [Http1Client(here.client.endpoint, clock, None, room) for _ in range(5)]
+        for client in clients:
+            assert client.exchange(POST, clock() + 5 * 10**9, Ear()).status == 200
+        assert (room.open, room.peak) == (3, 3)
+        reused = [client.exchange(POST, clock() + 5 * 10**9, Ear()).reused for client in reversed(clients)]
+        assert reused == [True, True, True, False, False]
+        assert (room.open, room.peak) == (3, 3)
+        for client in clients:
+            client.close()
+        assert room.open == 0
+
+
+def test_a_body_is_heard_out_up_to_the_bytes_that_are_allowed() -> None:
+    with site(always(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5_000)) as here:
+        for allowed, failure in ((4_999, Failure.TOO_LARGE), (5_000, None)):
+            client = Http1Client(here.client.endpoint, max_body_bytes=allowed)
+            assert client.exchange(POST, time.monotonic_ns() + 5 * 10**9, Ear()).failure is failure
+            assert client.room.open == (0 if failure else 1)
+            client.close()

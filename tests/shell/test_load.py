@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -105,6 +106,11 @@ class Scene:
 
     def _keep(self, record: RequestRecord, call: Any) -> None:
         self.records.append(record)
+
+    def allow(self, rate: float) -> None:
+        """Attempts in any second."""
+        self.share = replace(self.share, max_rate=rate)
+        self.load = Load(self.share, self.server, self.server.clock, self.tally, self._keep)
 
     def run(self, meanwhile: Callable[[], None] | None = None) -> Scene:
         if meanwhile is not None:
@@ -246,3 +252,15 @@ def test_tickers_never_wake_early_and_let_others_run(ticker: Any) -> None:
     assert others.dead
     ticker.sleep_until(due_ns - 5 * MS)
     ticker.close()
+
+
+def test_no_more_is_sent_in_a_second_than_the_rate_that_is_allowed() -> None:
+    server = Server(refusals=50)  # 10 requests that are tried again at once
+    scene_ = scene(*range(0, 100, 10), drain_s=0.2, server=server)
+    scene_.allow(25)
+    done = scene_.run()
+    assert 25 <= len(server.starts) <= 25 + 25 * 0.6 + 1
+    held_back = [one for one in done.records if one.reason == "rate-cap"]
+    assert held_back
+    assert {one.outcome for one in held_back} == {Outcome.UNSENT}
+    assert done.load.capped == 0, "that is of requests in flight, and tells of the target"

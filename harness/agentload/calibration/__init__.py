@@ -73,7 +73,8 @@ def measure(options: Options, prepared: Prepared, asks: Sequence[Ask], console: 
         raise UsageError(
             "--scale auto: calibrates with workers of its own; with --expect-workers say a factor"
         )
-    steps = ramp.rates(max(ask.demand.peak_per_s for ask in asks) * MOST / HEADROOM)
+    top_per_s = max(ask.demand.peak_per_s for ask in asks) * MOST / HEADROOM
+    steps = ramp.rates(min(top_per_s, prepared.caps.rate or top_per_s))
     console.print(
         f"calibrating: {steps[0]:,.0f} to {steps[-1]:,.0f} requests/s in {len(steps) * ramp.STEP_S:g} s, "
         "or until the target falls behind",

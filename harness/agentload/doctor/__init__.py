@@ -56,7 +56,7 @@ def run(options: order.Options, burst: int) -> int:
 
 def examine(options: order.Options, burst: int) -> Seen:
     """Start or take our provider, ask, and read its ledger. Raises AgentloadError."""
-    prepared = order.prepare(options)
+    prepared = order.prepare(msgspec.structs.replace(options, drives=False))
     for warning in prepared.warnings:
         screen.console().print(f"warning: {printable(warning)}", style="yellow", soft_wrap=True)
     assert prepared.target is not None

@@ -9,9 +9,10 @@ from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.http1 import Address, Endpoint, Exchange, Http1Client, resolve
-from agentload.drivers.http1_answer import ExchangeError
+from agentload.drivers.http1_answer import MAX_BODY_BYTES, ExchangeError
 from agentload.drivers.job_caller import BodyReader, JobCaller
 from agentload.drivers.polled_caller import ENDINGS, PolledCaller
+from agentload.drivers.room import Room
 from agentload.errors import UnreachableError
 from agentload.model import Arrival, Profile
 from agentload.targets import Target
@@ -56,12 +57,17 @@ class Caller:
         self._endpoint = Endpoint(target.host, target.port, target.tls, target.trust)
         self._addresses: list[Address] | None = None
         self._clients: dict[str, Http1Client] = {}
+        self._room, self._max_body_bytes = Room(), MAX_BODY_BYTES
         self.jobs = JobCaller(target, profile, run_id, self)
         """For durable jobs, over the same connections."""
         self._flavour = target.api
         self._streams = self._flavour.streams
         polled = self._flavour.asks_after_s is not None
         self._polled = PolledCaller(target, self._writer, self) if polled else None
+
+    def hold_to(self, connections: int, max_body_bytes: int) -> None:
+        """How many connections there may be at once, and how long an answer's body; before the first call."""
+        self._room, self._max_body_bytes = Room(connections), max_body_bytes
 
     def prepare(self, clock: RunClock) -> None:
         """Take the run's clock, look up the target's address. Raises UnreachableError for unknown names."""
@@ -144,6 +150,8 @@ class Caller:
             patience.close()
 
     def _new_client(self, tenant: str) -> Http1Client:
-        client = Http1Client(self._endpoint, self.clock.now_ns, self._addresses)
+        client = Http1Client(
+            self._endpoint, self.clock.now_ns, self._addresses, self._room, self._max_body_bytes
+        )
         self._clients[tenant] = client
         return client

@@ -27,7 +27,8 @@ from gevent import monkey
 from gevent import ssl as gevent_ssl
 
 from agentload.drivers import tls
-from agentload.drivers.http1_answer import Answer, ExchangeError, Failure
+from agentload.drivers.http1_answer import MAX_BODY_BYTES, Answer, ExchangeError, Failure
+from agentload.drivers.room import Room
 from agentload.targets._tls import Trust
 
 RECEIVE_BYTES = 32 * 1024
@@ -109,15 +110,23 @@ class Exchange(msgspec.Struct, gc=False):
 class Connection:
     """A socket with its history."""
 
-    __slots__ = ("_poller", "idle_since_ns", "sent_bytes", "socket", "used")
+    __slots__ = ("_poller", "_room", "idle_since_ns", "sent_bytes", "socket", "used")
 
-    def __init__(self, sock: Any) -> None:
+    def __init__(self, sock: Any, room: Room) -> None:
+        """Of a place in the room that has been taken."""
         self.socket = sock
+        self._room = room
         self._poller = _poll()
         self._poller.register(sock.fileno(), select.POLLIN)
         self.used = False
         self.sent_bytes = 0
         self.idle_since_ns = 0
+
+    def close(self) -> None:
+        """Close it. Once."""
+        self.socket.close()
+        self._room.work(self)
+        self._room.leave()
 
     def is_quiet(self) -> bool:
         """Nothing to read: an idle connection with something to read is closed or holds stray bytes."""
@@ -141,7 +150,8 @@ class Connection:
 class Http1Client:
     """Requests to one endpoint, over as many connections as there are requests at once.
 
-    Idle connections are kept (last in, first out) without bound: the caller bounds the requests in flight.
+    Idle connections are kept (last in, first out), as many as the room has places for: the caller bounds the
+    requests in flight.
     """
 
     def __init__(
@@ -149,7 +159,12 @@ class Http1Client:
         endpoint: Endpoint,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         addresses: list[Address] | None = None,
+        room: Room | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
+        """`room` may be shared with other clients."""
+        self.room = room or Room()
+        self.max_body_bytes = max_body_bytes
         self.endpoint = endpoint
         self.clock_ns = clock_ns
         self.addresses = addresses
@@ -190,7 +205,7 @@ class Http1Client:
     def close(self) -> None:
         """Close the idle connections."""
         while self._idle:
-            self._idle.pop().socket.close()
+            self._idle.pop().close()
 
     def _send_once(self, request: bytes, listener: Listener, result: Exchange) -> None:
         connection = self._idle_connection()
@@ -205,7 +220,7 @@ class Http1Client:
         self._converse(self._connect(result), request, listener, result)
 
     def _converse(self, connection: Connection, request: bytes, listener: Listener, result: Exchange) -> None:
-        answer = Answer()
+        answer = Answer(self.max_body_bytes)
         try:
             self._transmit(connection, request)
             self._receive(connection, answer, listener, result)
@@ -213,10 +228,10 @@ class Http1Client:
                 self._linger(connection, answer)
         except (OSError, ExchangeError) as error:
             problem = _problem(connection, len(request), result, error)
-            connection.socket.close()
+            connection.close()
             raise problem from None
         except BaseException:
-            connection.socket.close()
+            connection.close()
             raise
         self._release(connection, answer.reusable and not answer.surplus, result.ended_ns)
 
@@ -270,34 +285,44 @@ class Http1Client:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_quiet():
+                self.room.work(connection)
                 return connection
             self.found_closed += 1
-            connection.socket.close()
+            connection.close()
         return None
 
     def _release(self, connection: Connection, reusable: bool, now_ns: int) -> None:
         if not reusable:
-            connection.socket.close()
+            connection.close()
             return
         connection.used = True
         connection.idle_since_ns = now_ns
         self._idle.append(connection)
+        self.room.rest(connection, lambda: self._give_way(connection))
         while now_ns - self._idle[0].idle_since_ns > IDLE_LIMIT_NS:
-            self._idle.popleft().socket.close()
+            self._idle.popleft().close()
+
+    def _give_way(self, connection: Connection) -> None:
+        self._idle.remove(connection)
+        connection.close()
 
     def _connect(self, result: Exchange) -> Connection:
         if self.addresses is None:
             self.addresses = resolve(self.endpoint)
         problem = ExchangeError(Failure.NAME, f"{self.endpoint.host} has no address")
         for address in self.addresses:
+            self.room.enter()
             try:
                 sock = self._open(address)
-            except OSError as error:
+            except BaseException as error:
+                self.room.leave()
+                if not isinstance(error, OSError):
+                    raise
                 problem = _connect_problem(self.endpoint, error)
             else:
                 self.opened += 1
                 result.connected_ns = self.clock_ns()
-                return Connection(sock)
+                return Connection(sock, self.room)
         raise problem
 
     def _open(self, address: Address) -> Any:

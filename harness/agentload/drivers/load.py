@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import gevent
 
 from agentload.behaviours import Behaviour
+from agentload.caps import Bucket
 from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
@@ -31,6 +32,7 @@ BEHIND_BEFORE_YIELD = 16
 """Arrivals started in a row when behind: then those already started get their turn."""
 SKIPS_BEFORE_YIELD = 1_000
 CAPPED = "in-flight-cap"
+RATE_CAPPED = "rate-cap"
 NOT_BEGUN = "not-begun-at-the-end"
 
 Task = Any
@@ -64,6 +66,8 @@ class Share:
     horizon_ns: int
     """End of the drain: what is open then is unfinished."""
     in_flight_cap: int
+    max_rate: float | None = None
+    """Attempts in any second; None: as many as come."""
     orders: Mapping[str, JobOrder] = field(default_factory=dict[str, JobOrder])
     """By tenant: those whose arrivals are durable jobs."""
 
@@ -99,6 +103,7 @@ class Load:
         self._stopping = False
         self._next = 0
         self._crew: Crew[Arrival] = Crew(self._serve if self._jobs is None else self._serve_or_pursue)
+        self._bucket = None if share.max_rate is None else Bucket(share.max_rate)
         self._players: list[Task] = []
         self._pacer: Task = None
         self._waiting: set[Task] = set()
@@ -141,11 +146,10 @@ class Load:
             ticker.close()
 
     def _begin(self, arrival: Arrival) -> None:
-        if self._reserve():
+        if (why_not := self._reserve()) is None:
             self._crew.hand(arrival)
         else:
-            self.capped += 1
-            self._skip(arrival, CAPPED)
+            self._skip(arrival, why_not)
 
     # -- closed loops
 
@@ -160,10 +164,8 @@ class Load:
             job += 1
 
     def _play_once(self, arrival: Arrival) -> RequestRecord:
-        if self._reserve():
-            return self._serve(arrival)
-        self.capped += 1
-        return self._skip(arrival, CAPPED)
+        why_not = self._reserve()
+        return self._serve(arrival) if why_not is None else self._skip(arrival, why_not)
 
     # -- durable jobs
 
@@ -190,9 +192,8 @@ class Load:
                     return record
                 if not self._wait_until(next_due_ns):
                     return self._give_up(request, STOPPED)
-                if not self._reserve():
-                    self.capped += 1
-                    return self._give_up(request, CAPPED)
+                if (why_not := self._reserve()) is not None:
+                    return self._give_up(request, why_not)
         except Exception:
             log.exception("request %d of tenant %s", arrival.seq, arrival.tenant)
             return self._give_up(request, GENERATOR_ERROR)
@@ -234,14 +235,20 @@ class Load:
 
     # -- the rest
 
-    def _reserve(self) -> bool:
-        """Take a place among the attempts in flight: counted when a request is spawned, not when it runs."""
+    def _reserve(self) -> str | None:
+        """Take a place among the attempts in flight: counted when a request is spawned, not when it runs.
+
+        Why it may not, or None.
+        """
         if self.in_flight >= self.share.in_flight_cap:
-            return False
+            self.capped += 1
+            return CAPPED
+        if self._bucket is not None and not self._bucket.take(self.clock.now_ns()):
+            return RATE_CAPPED
         self.in_flight += 1
         if self.in_flight > self.peak_in_flight:
             self.peak_in_flight = self.in_flight
-        return True
+        return None
 
     def _wait_until(self, due_ns: int) -> bool:
         """False when the run was stopped meanwhile."""

@@ -58,6 +58,7 @@ class Part:
         target.check_tenants((tenant.name, tenant.service_class) for tenant in self.profile.tenants)
         self.caller = Caller(target, self.profile, config.run_id, self.index)
         self.cap = self._cap(config.in_flight_cap // assignment.of)
+        self.caller.hold_to(self.cap, config.max_answer_bytes)
         loops = ClosedLoops(self.profile, plan)
         drain_s = self.profile.drain_s if config.drain_s is None else config.drain_s
         self.share = Share(
@@ -68,6 +69,7 @@ class Part:
             seed=config.seed,
             horizon_ns=self.profile.duration_ns + round(drain_s * 1e9),
             in_flight_cap=self.cap,
+            max_rate=None if config.max_rate is None else config.max_rate / assignment.of,
             orders={one.name: one.job for one in self.profile.tenants if one.job is not None},
         )
         self.target = target

@@ -58,7 +58,11 @@ class MasterConfig(msgspec.Struct, kw_only=True):
     """Address on which the master listens for workers. Its protocol has no authentication."""
     bind_port: int = 0
     in_flight_cap: int = DEFAULT_IN_FLIGHT_CAP
-    """Requests open at once, over all workers, at most."""
+    """Requests open at once, and connections, over all workers, at most."""
+    max_rate: float | None = None
+    """Requests sent in any second, over all workers, at most."""
+    max_answer_bytes: int = 8 * 2**20
+    """Of an answer's body."""
     drain_s: float | None = None
     """None: as the profile says."""
     fingerprint: str | None = None

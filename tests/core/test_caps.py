@@ -1,0 +1,85 @@
+"""What a target may be asked to bear: refused beforehand where it is known, held back where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentload.caps import ELSEWHERE, HERE, Bucket, Caps, busiest_second
+from agentload.errors import UsageError
+from agentload.model import NS, Arrival, Job
+from agentload.order import Options, prepare
+
+LATE = st.lists(st.integers(0, 5 * NS), max_size=60)
+
+
+def arrivals(due_ns: list[int]) -> list[Arrival]:
+    job = Job(input_tokens=1, output_tokens=1, declared_output_tokens=1)
+    return [
+        Arrival(seq=seq, tenant="a", service_class="standard", phase="p", due_ns=at, job=job)
+        for seq, at in enumerate(sorted(due_ns))
+    ]
+
+
+@given(LATE)
+def test_the_busiest_second_is_that_with_most_in_it(due_ns: list[int]) -> None:
+    most = max((sum(start <= at < start + NS for at in due_ns) for start in due_ns), default=0)
+    found, at_ns = busiest_second(arrivals(due_ns))
+    assert found == most
+    assert sum(at_ns <= at < at_ns + NS for at in due_ns) == most
+
+
+@given(LATE, st.integers(1, 20))
+def test_no_second_and_a_bit_lets_more_through_than_two_seconds_worth(due_ns: list[int], rate: int) -> None:
+    bucket = Bucket(rate)
+    passed = [at for at in sorted(due_ns) if bucket.take(at)]
+    for start in passed:
+        assert sum(start <= at < start + NS for at in passed) <= 2 * rate
+
+
+@given(LATE)
+def test_what_was_planned_within_the_cap_is_never_held_back(due_ns: list[int]) -> None:
+    bucket = Bucket(max(1, busiest_second(arrivals(due_ns))[0]))
+    assert all(bucket.take(at) for at in sorted(due_ns))
+
+
+def refused(tmp_path: Path, host: str = "127.0.0.1", **caps: float) -> tuple[str, ...]:
+    target = f"http://{host}:9"
+    options = Options(profile="noisy-neighbor", target=target, allow_hosts=(host,), caps=Caps(**caps))  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as raised:
+        prepare(options)
+    return raised.value.lines
+
+
+def test_a_profile_that_wants_more_is_refused_with_the_mend(tmp_path: Path) -> None:
+    [line] = refused(tmp_path, rate=100)
+    assert line.startswith("noisy-neighbor: sends ")
+    needed = int(line.rpartition("--max-rate ")[2].split()[0])
+    assert "and the cap is 100: --max-rate" in line
+    assert prepare(Options(profile="noisy-neighbor", target="http://127.0.0.1:9", caps=Caps(rate=needed)))
+    assert "--max-seconds" in refused(tmp_path, seconds=10)[0]
+
+
+def test_users_count_as_connections(tmp_path: Path) -> None:
+    options = Options(profile="runaway-agent", target="http://127.0.0.1:9", caps=Caps(connections=5))
+    with pytest.raises(UsageError, match="12 users are at work at once, and the cap is 5 connections"):
+        prepare(options)
+
+
+def test_caps_are_low_where_others_may_suffer_and_a_user_may_say_otherwise() -> None:
+    here = prepare(Options(profile="steady", target="http://127.0.0.1:9"))
+    assert (here.caps, here.caps.rate) == (HERE, None)
+    there = Options(profile="steady", target="http://gw.example:9", allow_hosts=("gw.example",))
+    assert prepare(there).caps == ELSEWHERE
+    said = Options(
+        profile="steady", target="http://gw.example:9", allow_hosts=("gw.example",), caps=Caps(rate=7000)
+    )
+    assert prepare(said).caps == ELSEWHERE.but_for(Caps(rate=7000))
+
+
+def test_a_look_at_the_target_needs_no_leave() -> None:
+    options = Options(profile="noisy-neighbor", target="http://127.0.0.1:9", caps=Caps(rate=1), drives=False)
+    assert prepare(options).caps.rate == 1
