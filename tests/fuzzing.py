@@ -25,7 +25,9 @@ HTTP_SCRAPS = (
     b'"usage": {"prompt_tokens": -5, "completion_tokens": 1e30},',
     b'"completion_tokens": 123456789012345678901234,',
     b'"content": ' + b"[" * 500 + b'"x"' + b"]" * 500 + b",", b'"id": "../../x HTTP/1.1\\r\\nHost: b",',
-    b'"eta_s": 1e308,',
+    b'"eta_s": 1e308,', b'"type": "error",', b'"type": "response.completed",', b'"type": "message_stop",',
+    b'"status": "failed",', b'"state": true,', b'"delta": [[]],', b'"id": "..",', b'"output": 5,',
+    b"event: message_stop\n", b"data: {}\n\n", b"Location: //elsewhere/x\r\n", b"/../../",
     b'"results": [{"kind": "tool", "output": {"call": "x"}}, {"kind": "tool", "output": {"call": 1e9}}],',
 )  # fmt: skip
 YAML_SCRAPS = (
@@ -40,7 +42,8 @@ YAML_SCRAPS = (
     b"[" * 2000, b"{a: " * 40, b"- " * 60, b"x" * 5000, b"[" + b"[]," * 300 + b"]", b"# ", b"'", b'"', b"@",
     b"`", b"99999999999", b"-1", b"0", b"1e-300", b"999999999999999", b"{tenant", b"{env:X}", b"{env:}",
     b"http://[::1", b"http://a:b@c", b"http://h:99999", b"127.0.0.1:" + b"9" * 5000, b"\xe2\x92\x88.com",
-    b"{kind: x}", b"{kind: [1]}", b"kind: poisson\n",
+    b"{kind: x}", b"{kind: [1]}", b"kind: poisson\n", b"flavour: jobs\n", b"flavour: http\n", b"jobs: {}\n",
+    b"{prompt}", b"{max_tokens}", b"{id}", b"a..b", b"background: true\n", b"body: {a: [{b: 1}]}\n",
 )  # fmt: skip
 
 

@@ -35,6 +35,9 @@ from agentload.targets import Target
 from agentload.targets._keys import to_hand_over
 from fake_provider.control_token import TOKEN_VARIABLE
 
+BEGUN_WORK_S = 5.0
+"""How long a gateway that takes work to do later may take to call the provider for it, with nothing to do."""
+
 
 class Recording:
     """One run being recorded into its folder."""
@@ -111,7 +114,7 @@ class Recording:
         if target.health is not None:
             target_probe.await_ready(target)
         status = target_probe.chat_probe(target, request)
-        if (status < 300 or status >= 500) and stage.calls_seen() == 0:
+        if (status < 300 or status >= 500) and not _reached(stage, target):
             raise UnreachableError(
                 f"the target gateway at {request.url}: answered {status}, but our provider at "
                 f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?",
@@ -307,6 +310,16 @@ class Recording:
             if end > 0 and t0_ns:
                 health.stalls.append(Stall(start_ns=start, end_ns=end, where="provider"))
         self.folder.write_health(health)
+
+
+def _reached(stage: Stage, target: Target) -> bool:
+    """Whether our provider has seen a call; of work that is only begun by its request, a little later."""
+    until_s = time.monotonic() + (0.0 if target.api.asks_after_s is None else BEGUN_WORK_S)
+    while stage.calls_seen() == 0:
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _in_flight_cap() -> int:

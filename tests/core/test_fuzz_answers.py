@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from math import isfinite
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 
-from agentload import behaviours
+from agentload import behaviours, flavours
 from agentload.client.job_pursuit import JobPursuit, JobReply
 from agentload.client.job_writer import JobWriter
-from agentload.client.logical import LogicalRequest
-from agentload.client.wire import Ending, ReplyReader
+from agentload.client.logical import AttemptStart, LogicalRequest
+from agentload.client.polling import Heard, Polling
+from agentload.client.polling import Kind as AskKind
+from agentload.client.wire import Ending, ReplyReader, RequestWriter
 from agentload.drivers.http1_answer import MAX_HEAD_BYTES, Answer
 from agentload.gateway import failures
 from agentload.gateway.answers import retry_after_ns
@@ -21,7 +24,7 @@ from agentload.gateway.jobs.ends import of_tool
 from agentload.gateway.jobs.protocol import ToolAnswered
 from agentload.gateway.reply import UpstreamReply
 from agentload.model import NS, Arrival, Job, JobOrder, JobStep, Outcome, RequestRecord
-from agentload.targets import bundled
+from agentload.targets import Target, bundled
 from fuzzing import HTTP_SCRAPS, peak_kib, pieces, spoilt
 
 CHAT = {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "#7# one two"}}]}
@@ -43,6 +46,47 @@ JOB = json.dumps(
         "results": [{"step": 0, "kind": "tool", "output": {"call": 1}}],
     }
 ).encode()  # fmt: skip
+RESPONSE = {
+    "id": "resp_1",
+    "status": "completed",
+    "error": None,
+    "output": [{"type": "message", "content": [{"type": "output_text", "text": "#7# one two"}]}],
+    "usage": {"input_tokens": 7, "output_tokens": 3},
+}
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "content": [{"type": "text", "text": "#7# one two"}],
+    "stop_reason": None,
+    "usage": {"input_tokens": 7, "cache_read_input_tokens": 1, "output_tokens": 3},
+}
+TYPED = {
+    "openai-responses": [
+        {"type": "response.created", "response": RESPONSE | {"status": "in_progress", "usage": None}},
+        {"type": "response.output_text.delta", "delta": "one "},
+        {"type": "error", "code": "server_error", "message": "no", "param": None},
+        {"type": "response.failed", "response": RESPONSE | {"error": {"code": "server_error"}}},
+        {"type": "response.completed", "response": RESPONSE},
+    ],
+    "anthropic-messages": [
+        {"type": "message_start", "message": MESSAGE},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "one "}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        {"type": "message_stop"},
+    ],
+}  # fmt: skip
+
+
+def stream_of(events: list[dict[str, Any]]) -> bytes:
+    return b"".join(b"event: %s\ndata: %s\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in events)
+
+
+BODIES_OF = {
+    name: [json.dumps(whole).encode(), stream_of(events), stream_of([*events[:2], events[-1]])]
+    for (name, events), whole in zip(TYPED.items(), (RESPONSE, MESSAGE), strict=True)
+}
+"""Of flavours that do not answer as chat does: whole, with errors in it, and as it should be."""
 BODIES = [STREAM, STREAM.replace(b"\n", b"\r\n"), PLAIN, ERROR, b"event: error\ndata: " + ERROR + b"\n\n"]
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: "
 HEADS = [
@@ -68,7 +112,19 @@ def framed(head: bytes, body: bytes) -> list[bytes]:
     ]
 
 
-ANSWERS = [answer for head in HEADS for body in BODIES for answer in framed(head, body)]
+def answers(bodies: list[bytes]) -> list[bytes]:
+    return [answer for head in HEADS for body in bodies for answer in framed(head, body)]
+
+
+PLACED = {
+    "body": {"q": "{prompt}"},
+    "text": "choices.0.message.content",
+    "input_tokens": "usage.prompt_tokens",
+}
+OPTIONS: dict[str, dict[str, object]] = {"http": {"http": PLACED}, "jobs": {"jobs": {"text": PLACED["text"]}}}
+SPOKEN = {
+    name: flavours.SEAM.get(name).model_validate(OPTIONS.get(name, {})) for name in flavours.SEAM.names()
+}
 ARRIVAL = Arrival(
     seq=7, tenant="a", service_class="standard", phase="load", due_ns=NS,
     job=Job(input_tokens=24, output_tokens=10, declared_output_tokens=48, stream=False),
@@ -99,11 +155,13 @@ def heard(data: bytes, random: Random, reader: ReplyReader) -> tuple[Ending, str
 
 
 @RUNS
-def test_a_client_makes_an_outcome_and_a_record_of_anything(count: int) -> None:
+@pytest.mark.parametrize("name", SPOKEN)
+def test_a_client_makes_an_outcome_and_a_record_of_anything(name: str, count: int) -> None:
     random, before_kib = Random(1), peak_kib()
-    seen: dict[Outcome, int] = {}
-    for data in spoilt(ANSWERS, HTTP_SCRAPS, count, seed=1):
-        reader = ReplyReader(random.random() < 0.5, 7)
+    examples = answers([*BODIES_OF.get(name, BODIES if SPOKEN[name].streams else [PLAIN]), ERROR])
+    seen: set[Outcome] = set()
+    for data in spoilt(examples, HTTP_SCRAPS, count, seed=1):
+        reader = ReplyReader(random.random() < 0.5, 7, None, SPOKEN[name])
         ending, error = heard(data, random, reader)
         result = reader.result(ending, NS, transport_error=error)
         behaviour = random.choice(BEHAVIOURS)()
@@ -118,8 +176,8 @@ def test_a_client_makes_an_outcome_and_a_record_of_anything(count: int) -> None:
         assert (
             result.outcome in (Outcome.ANSWERED, Outcome.TRUNCATED) or result.status != 200 or result.reason
         )
-        seen[result.outcome] = seen.get(result.outcome, 0) + 1
-    assert {Outcome.ANSWERED, Outcome.FAILED, Outcome.REJECTED, Outcome.TRUNCATED} <= seen.keys()
+        seen.add(result.outcome)
+    assert {Outcome.ANSWERED, Outcome.FAILED, Outcome.REJECTED, Outcome.TRUNCATED} <= seen
     assert peak_kib() - before_kib < MOST_KIB
 
 
@@ -206,3 +264,51 @@ def test_a_client_of_jobs_survives_any_view_of_its_job(count: int) -> None:
         assert record.eta_s is None or abs(record.eta_s) <= 1e9
         accepted += record.accepted_ns is not None
     assert accepted
+
+
+ASKED_AFTER = [
+    Target(
+        name="t", host="gw", port=1, path="/v1/x", flavour="openai-responses", options={"background": True}
+    ),
+    Target(name="t", host="gw", port=1, path="/v1/x", flavour="jobs"),
+]
+VIEWS = [
+    JOB,
+    json.dumps(RESPONSE).encode(),
+    json.dumps(RESPONSE | {"status": "queued", "output": []}).encode(),
+]
+FIELDS = [b"/v1/x/7", b"http://gw:1/v1/x/7?a=b", b"3", b"Mon, 01 Jan 2024 00:00:09 GMT"]
+
+
+@RUNS
+def test_work_that_is_asked_after_ends_in_a_named_outcome_whatever_is_said_of_it(count: int) -> None:
+    random, seen = Random(6), set[Outcome]()
+    views = list(spoilt(VIEWS, HTTP_SCRAPS, count, seed=6))
+    fields = list(spoilt(FIELDS, HTTP_SCRAPS, count, seed=7))
+    writers = [RequestWriter(target) for target in ASKED_AFTER]
+    for first, field in zip(views, fields, strict=True):
+        choice = random.randrange(len(ASKED_AFTER))
+        target, now_ns = ASKED_AFTER[choice], NS
+        start = AttemptStart(number=0, due_ns=NS, timeout_at_ns=NS + random.randrange(1, 30 * NS))
+        polling, body = Polling(target, start, now_ns), first
+        while (ask := polling.next_ask()) is not None:
+            now_ns = max(now_ns, ask.due_ns) + 1000
+            if ask.kind is AskKind.LEAVE:
+                polling.left()
+                break
+            request = writers[choice].write_poll(ARRIVAL, ask.path or "/")
+            assert request.count(b"\r\n\r\n") == 1
+            assert request.partition(b"\r\n")[0].count(b" ") == 2
+            reader = ReplyReader(False, 7, None, target.api)
+            reader.head(
+                random.choice((200, 202, 202, 503)), [(b"location", field), (b"retry-after", field)], 1.7e9
+            )
+            reader.feed(body, now_ns)
+            polling.heard(now_ns, ask, Heard(reader=reader, ending=Ending.COMPLETE))
+            body = random.choice(views)
+        result = polling.result()
+        assert len(result.reason or "") <= 120
+        assert 0 <= result.output_tokens <= 10**9
+        assert result.outcome is Outcome.ANSWERED or result.reason or result.status == 503
+        seen.add(result.outcome)
+    assert {Outcome.ANSWERED, Outcome.FAILED, Outcome.ABANDONED, Outcome.REJECTED} <= seen

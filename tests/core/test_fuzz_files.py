@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from agentload import profile, targets
 from agentload.errors import AgentloadError, ProfileError
 from agentload.gateway import config_file
+from agentload.model import Arrival, Job
 from agentload.yaml_positions import MAX_PROBLEMS, compose
 from fuzzing import YAML_SCRAPS, peak_kib, spoilt
 
@@ -17,6 +19,13 @@ PROFILES = [path.read_bytes() for path in sorted(profile.bundled_folder().glob("
 TARGETS = [
     b"base_url: http://127.0.0.1:8080/v1\nmodel: gpt-4o\nheaders:\n  Authorization: \"Bearer {env:KEY}\"\n"
     b"  X-Tenant: '{tenant}'\nprovider: {listens: \"127.0.0.1:9100\"}\n",
+    b"base_url: http://127.0.0.1:1/v1/messages\nbody: {temperature: 0, tags: [a, {b: c}]}\n",
+    b"base_url: http://127.0.0.1:1\nflavour: openai-responses\nbackground: true\npoll_s: 0.5\nbody: {a: 1}\n",
+    b"base_url: http://127.0.0.1:1\nflavour: jobs\npath: /predictions\npoll_s: 1\njobs:\n  body: {input: {"
+    b"prompt: '{prompt}', n: '{max_tokens}'}}\n  poll: /predictions/{id}\n  state: status\n  done: [ok]\n"
+    b"  text: output.0\n  output_tokens: usage.out\n",
+    b"base_url: http://127.0.0.1:1\nflavour: http\npath: /generate\nhttp:\n  method: PUT\n  body: {inputs:"
+    b" '{prompt}', of: '{tenant}/{class}'}\n  text: generated_text\n",
     b"base_url: https://[::1]:8443\npath: /chat\ntenant_header: X-Org\nprovider:\n  running: http://127.0.0.1:9\n",
 ]  # fmt: skip
 CONFIGS = [
@@ -26,6 +35,10 @@ CONFIGS = [
     b"server: {keepalive_s: 60}\n",
 ]
 MOST_KIB = 256 * 1024
+ARRIVAL = Arrival(
+    seq=7, tenant="a", service_class="standard", phase="load", due_ns=0,
+    job=Job(input_tokens=24, output_tokens=10, declared_output_tokens=48),
+)  # fmt: skip
 
 
 def runs(few: int) -> pytest.MarkDecorator:
@@ -73,7 +86,12 @@ def test_a_malformed_profile_is_read_or_refused(count: int, file: Callable[[byte
 @runs(300)
 def test_a_malformed_target_is_read_or_refused(count: int, file: Callable[[bytes], Path]) -> None:
     environment = {"KEY": "secret"}
-    good, refused = tally(lambda data: targets.load(str(file(data)), environment), TARGETS, count, seed=2)
+
+    def read(data: bytes) -> object:
+        target = targets.load(str(file(data)), environment)
+        return json.loads(target.api.request_body("ref one", ARRIVAL, target.model))
+
+    good, refused = tally(read, TARGETS, count, seed=2)
     assert good
     assert refused
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentload import profile, targets
+from agentload import flavours, profile, targets
 from agentload.errors import AgentloadError, ProfileError, UsageError
 from agentload.model import Arrival, Job
 from agentload.targets import Target
@@ -241,6 +241,113 @@ provider: {listens: "127.0.0.1:9100"}
 
     def test_a_missing_file(self) -> None:
         assert refusal("/no/gw.yaml") == ["/no/gw.yaml: cannot be read: no such file or directory"]
+
+
+GENERATE = "{body: {q: '{prompt}'}, text: a}"
+
+
+class TestFlavour:
+    @pytest.mark.parametrize(
+        ("url", "flavour", "path"),
+        [
+            ("http://localhost:1/v1/messages", "anthropic-messages", "/v1/messages"),
+            ("http://localhost:1/a/v1/responses/", "openai-responses", "/a/v1/responses"),
+            ("http://localhost:1/v1/jobs", "jobs", "/v1/jobs"),
+            ("http://localhost:1/chat/completions", "openai-chat", "/chat/completions"),
+            ("http://localhost:1/v1", "openai-chat", "/v1/chat/completions"),
+            ("http://localhost:1/messages", "openai-chat", "/messages/v1/chat/completions"),
+        ],
+    )
+    def test_a_url_that_ends_as_an_apis_path_is_of_that_api(
+        self, tmp_path: Path, url: str, flavour: str, path: str
+    ) -> None:
+        (tmp_path / "gw.yaml").write_text(f"base_url: {url}")
+        for target in (targets.load(url, {}), targets.load(str(tmp_path / "gw.yaml"), {})):
+            assert (target.flavour, target.path) == (flavour, path)
+
+    @pytest.mark.parametrize(
+        ("text", "path"),
+        [
+            ("flavour: openai-chat", "/llm/v1/chat/completions"),
+            ("flavour: openai-responses", "/llm/v1/responses"),
+            ("flavour: anthropic-messages", "/llm/v1/messages"),
+            ("flavour: jobs", "/llm/v1/jobs"),
+            ("flavour: jobs\npath: /predictions", "/predictions"),
+            (f"flavour: http\npath: /gen\nhttp: {GENERATE}", "/gen"),
+            ("flavour: openai-chat\npath: /v1/messages", "/v1/messages"),
+            ("path: /v1/messages", "/v1/messages"),
+        ],
+    )
+    def test_each_has_its_own_path(self, tmp_path: Path, text: str, path: str) -> None:
+        (tmp_path / "gw.yaml").write_text(f"base_url: http://localhost/llm\n{text}\n")
+        assert targets.load(str(tmp_path / "gw.yaml"), {}).path == path
+
+    def test_tenants_are_named_as_is_usual_in_it(self, tmp_path: Path) -> None:
+        sent = headers(targets.load("http://localhost:1/v1/messages", {}))
+        assert (sent["x-api-key"], sent["anthropic-version"]) == ("quiet-1", "2023-06-01")
+        assert "Authorization" not in sent
+        (tmp_path / "gw.yaml").write_text(
+            "base_url: http://localhost/v1/messages\n"
+            "headers: {anthropic-version: '2030-01-01', X-Org: '{tenant}'}"
+        )
+        sent = headers(targets.load(str(tmp_path / "gw.yaml"), {}))
+        assert (sent["anthropic-version"], "x-api-key" in sent) == ("2030-01-01", False)
+
+    def test_a_worker_speaks_it_too(self, tmp_path: Path) -> None:
+        more = "flavour: openai-responses\nbackground: true\npoll_s: 2\nbody: {a: [1]}\n"
+        (tmp_path / "gw.yaml").write_text(f"base_url: http://localhost\n{more}")
+        target = targets.load(str(tmp_path / "gw.yaml"), {})
+        again = Target.from_dict(json.loads(json.dumps(target.to_dict())), {})
+        assert (again, again.api) == (target, target.api)
+        assert (again.api.asks_after_s, again.api.body) == (2, {"a": [1]})
+        assert target.to_dict()["flavour"] == "openai-responses"
+
+    @pytest.mark.parametrize("name", flavours.SEAM.names())
+    def test_a_probe_is_in_it(self, name: str) -> None:
+        options = (
+            {"http": {"body": {"q": "{prompt}"}, "text": "a", "method": "PUT"}} if name == "http" else {}
+        )
+        target = Target(name="t", host="127.0.0.1", port=1, path="/x", flavour=name, options=options)
+        probe = targets.probe_request(target, profile.load(profile.find("noisy-neighbor")))
+        assert (probe.method, b"ping" in probe.body) == ("PUT" if name == "http" else "POST", True)
+
+    @pytest.mark.parametrize(
+        ("text", "line"),
+        [
+            (
+                "flavour: openai-caht",
+                "2:10: flavour: no flavour named 'openai-caht' (did you mean 'openai-chat'?",
+            ),
+            ("flavour: 5", "2:10: flavour: no flavour named 5 (known: "),
+            ("jobs: {}", "2:1: jobs: belongs to flavour: jobs; this target's is openai-chat"),
+            (
+                "flavour: jobs\nbackground: true",
+                "3:1: background: belongs to flavour: openai-responses; this ta",
+            ),
+            ("poll_s: 1", "2:1: poll_s: belongs to flavour: jobs or openai-responses; this target's is open"),
+            (f"flavour: http\nhttp: {GENERATE}", "1:1: path: is required of the flavour http"),
+            ("flavour: http\npath: /x", "1:1: http: is required"),
+            (
+                "flavour: http\nhttp: {body: {q: '{promt}'}}",
+                "3:14: http.body: unknown placeholder {promt} (did",
+            ),
+            ("flavour: http\nhttp: {body: {q: x}, text: a}", "3:14: http.body: must hold {prompt}"),
+            ("flavour: http\nhttp: {text: a..b}", "3:14: http.text: must be a place in the answer such as"),
+            ("flavour: http\nhttp: {txt: a}", "3:8: http.txt: unknown key (did you mean 'text'?)"),
+            ("flavour: jobs\njobs: {poll: /x}", "3:14: jobs.poll: must be a path with {id} in it"),
+            ("flavour: jobs\njobs: {done: []}", "3:14: jobs.done: needs at least 1"),
+            ("flavour: jobs\njobs: 3", "3:7: jobs: must be a mapping, got 3"),
+            ("flavour: jobs\npoll_s: 0", "3:9: poll_s: must be > 0, got 0"),
+            ("body: {model: x, a: 1}", "2:8: body.model: is set by agentload itself"),
+            ("body: x", "2:7: body: must be a mapping, got 'x'"),
+            ("flavor: jobs", "2:1: flavor: unknown key (did you mean 'flavour'?)"),
+            ("backgrund: true", "2:1: backgrund: unknown key (did you mean 'background'?)"),
+        ],
+    )
+    def test_mistakes_name_their_place(self, tmp_path: Path, text: str, line: str) -> None:
+        (tmp_path / "gw.yaml").write_text(f"base_url: http://localhost\n{text}\n")
+        lines = [one.removeprefix(f"{tmp_path}/gw.yaml:") for one in refusal(str(tmp_path / "gw.yaml"))]
+        assert any(line in one for one in lines), lines
 
 
 def test_what_is_no_target_at_all() -> None:

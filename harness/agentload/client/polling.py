@@ -225,6 +225,8 @@ class Polling:
 
 def _path_of(location: str, target: Target) -> str | None:
     """The path of a Location, if it leads to the same gateway and can be asked for."""
+    if not location.isprintable():  # which taking it apart would pass over
+        return None
     try:
         parts = urlsplit(location)
     except ValueError:

@@ -79,7 +79,6 @@ class Flavour(Noun, ABC):
     """Where requests go, below the API's root (which may end with `/v1`); None: the target must say."""
     tail: ClassVar[str | None] = None
     """How the path of a URL ends that is of this flavour; None: a path alone does not tell."""
-    method: ClassVar[str] = "POST"
     identity: ClassVar[Fields] = (("Authorization", "Bearer {tenant}"), ("X-Tenant", "{tenant}"))
     """How tenants are named where the target does not say."""
     fields: ClassVar[Fields] = ()
@@ -89,6 +88,11 @@ class Flavour(Noun, ABC):
 
     body: dict[str, Any] = Field(default_factory=dict)
     """More fields for every request's body."""
+
+    @property
+    def method(self) -> str:
+        """Of its requests."""
+        return "POST"
 
     @property
     def streams(self) -> bool:

@@ -45,6 +45,11 @@ class Http(Flavour):
     http: Call
 
     @property
+    def method(self) -> str:
+        """As the target says."""
+        return self.http.method
+
+    @property
     def streams(self) -> bool:
         """Never."""
         return False

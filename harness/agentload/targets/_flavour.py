@@ -59,9 +59,7 @@ def _read(document: Document, name: str) -> Flavour | None:
     for key in data:
         if key in KEYS and key not in own:
             of = " or ".join(flavours.owners(key))
-            document.complain(
-                (key,), f"is of the flavour {of}, and this target's is {name}: say which", at_key=True
-            )
+            document.complain((key,), f"belongs to flavour: {of}; this target's is {name}", at_key=True)
     read = validate(document, (), kind, own)
     _check_body(document, kind, own.get("body"))
     return read
