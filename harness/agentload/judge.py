@@ -12,7 +12,7 @@ from functools import cached_property
 
 from pydantic import ValidationError
 
-from agentload.checks import Check, PhaseRef, make, references
+from agentload.checks import Check, PhaseRef, WithoutLedger, make, references
 from agentload.errors import UsageError
 from agentload.evidence.history import (
     counted_phases,
@@ -126,7 +126,7 @@ def _judge_what_there_is(name: str, check: Check, views: _Views) -> Verdict:
         return verdict
     missing = _missing(check, views.run)
     if missing is not None:
-        return _inconclusive(name, missing)
+        return _without(name, check, missing, views)
     if views.unserved is None:
         return _judge_with_doubts(name, check, views)
     # What must never be was seen all the same; everything else would be said of the wiring.
@@ -141,6 +141,16 @@ def _missing_promise(check: Check, run: Run) -> str | None:
     if run.promises is None or not rests or any(run.knows(truth) for truth in rests):
         return None
     return undeclared(rests, run.promises)
+
+
+def _without(name: str, check: Check, missing: str, views: _Views) -> Verdict:
+    """What may be said all the same, of a run that has no ledger."""
+    if views.run.ledger_available or check.without_ledger is WithoutLedger.NOTHING:
+        return _inconclusive(name, missing)
+    verdict = _judge_with_doubts(name, check, views)
+    if verdict.status is Status.FAILED or check.without_ledger is WithoutLedger.PART:
+        return verdict
+    return _inconclusive(name, missing)
 
 
 def _missing(check: Check, run: Run) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentload import plan, profile, targets
+from agentload import external_provider, plan, profile, targets
 from agentload.caps import ELSEWHERE, HERE, Caps, refuse_beyond
 from agentload.drivers import tls, users_files
 from agentload.drivers.foreign_process import ForeignProcess
@@ -91,6 +91,7 @@ def prepare(options: Options) -> Prepared:
     warnings: list[str] = []
     if options.target is not None:
         target = targets.load(options.target, os.environ, allow_hosts=options.allow_hosts)
+        _check_provider(options, target)
         tls.check(target.trust, options.target)
         names = [tenant.name for tenant in chosen.tenants]
         target = with_keys(target, names, os.environ, warnings.append)
@@ -98,17 +99,27 @@ def prepare(options: Options) -> Prepared:
         _check_faults(chosen, target)
         _check_process(target)
         _check_declared(target, chosen, options.beside)
+        if target.provider.external:
+            external_provider.refuse_faults(chosen)
+    else:
+        _check_provider(options, None)
     seed = chosen.seed if options.seed is None else options.seed
-    _check_provider(options, target)
     bind_address(options.bind)
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
     users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
-    caps = (HERE if target is None or is_loopback(target.host) else ELSEWHERE).but_for(options.caps)
+    if target is not None and target.provider.external:
+        warnings.append(external_provider.spend_line(chosen, drawn))
+    caps = (HERE if target is None or _stays_here(target) else ELSEWHERE).but_for(options.caps)
     if options.drives and options.scale != scale.AUTO:
         refuse_beyond(caps, chosen, drawn)
     return Prepared(profile=chosen, plan=drawn, target=target, warnings=tuple(warnings), caps=caps, scale=how)
+
+
+def _stays_here(target: Target) -> bool:
+    """Whether what is sent reaches this machine only."""
+    return is_loopback(target.host) and not target.provider.external
 
 
 def bind_address(bind: str) -> tuple[str, int]:
@@ -123,6 +134,10 @@ def bind_address(bind: str) -> tuple[str, int]:
 
 def _check_provider(options: Options, target: Target | None) -> None:
     """A provider that runs already is given by its root, where its control is, and listens where it does."""
+    if target is not None and target.provider.external:
+        ours = (options.provider_url and "--provider") or (options.provider_port and "--provider-port")
+        external_provider.refuse_unmeant(target.name, options.allow_hosts, ours or None)
+        return
     written = target.provider.running if target is not None else None
     url = options.provider_url or written
     if url is None:

@@ -33,10 +33,12 @@ from agentload.rundir import Manifest, RunDir
 from agentload.storage import read_lines
 from agentload.targets import Target
 from agentload.targets._keys import to_hand_over
+from agentload.targets._provider import ProviderExpectation
 from fake_provider.control_token import TOKEN_VARIABLE
 
 BEGUN_WORK_S = 5.0
 """How long a gateway that takes work to do later may take to call the provider for it, with nothing to do."""
+NOT_OURS = "the provider is somebody else's, as the target file says"
 
 
 class Recording:
@@ -92,9 +94,11 @@ class Recording:
 
     def _set_up(self, stage: Stage) -> Target:
         target = self.prepared.target
-        expected = target.provider if target is not None else targets.ProviderExpectation()
+        expected = target.provider if target is not None else ProviderExpectation()
         running = self.options.provider_url or expected.running
-        if running is not None:
+        if expected.external:
+            self.manifest.ledger_available, self.manifest.no_ledger_because = False, NOT_OURS
+        elif running is not None:
             stage.use_provider(running)
         else:
             stage.start_provider(self.options.provider_port or expected.port)
@@ -109,11 +113,14 @@ class Recording:
 
     def _probe(self, stage: Stage, target: Target) -> None:
         """One careful request before the load: is the target there, and is our provider behind it?"""
-        self.console.print(f"the provider behind it: {stage.provider_url}/v1", soft_wrap=True)
+        if stage.control is not None:
+            self.console.print(f"the provider behind it: {stage.provider_url}/v1", soft_wrap=True)
         request = targets.probe_request(target, self.prepared.profile)
         if target.health is not None:
             target_probe.await_ready(target)
         status = target_probe.chat_probe(target, request)
+        if stage.control is None:
+            return
         if (status < 300 or status >= 500) and not _reached(stage, target):
             raise UnreachableError(
                 f"the target gateway at {request.url}: answered {status}, but our provider at "
@@ -247,6 +254,8 @@ class Recording:
     def _write_ledger(self, stage: Stage) -> ProviderLedger:
         names, t0_ns = [tenant.name for tenant in self.prepared.profile.tenants], self.manifest.t0_ns
         with self.folder.ledger() as ledger:
+            if stage.control is None:
+                return ProviderLedger()
             try:
                 raw = stage.ledger(
                     lambda page: ledger.extend(rundir.ledger_from_provider(page, names, t0_ns, stage.clock))
@@ -279,7 +288,7 @@ class Recording:
 
     def _write_tools(self, stage: Stage) -> None:
         """The tools' ledger, where jobs may have called any."""
-        if self.prepared.profile.gateway.jobs is None:
+        if self.prepared.profile.gateway.jobs is None or stage.control is None:
             return
         try:
             entries = stage.tools()

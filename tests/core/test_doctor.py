@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentload import checks
-from agentload.checks import Need
+from agentload.checks import Need, WithoutLedger
 from agentload.checks.own_answer import OwnAnswer
 from agentload.doctor import decidable, exit_code, findings
 from agentload.doctor.decidable import Chance, prospects
@@ -264,3 +264,18 @@ def test_without_a_call_at_our_provider_no_check_of_its_ledger_is_promised(whate
     for one in prospects(blind):
         if checks.SEAM.get(one.check).needs_ledger:
             assert one.chance is Chance.NO
+
+
+def test_of_somebody_elses_provider_only_what_clients_see_is_promised() -> None:
+    foreign = msgspec.structs.replace(SOUND, external=True, calls=(), upstream_keys=None)
+    found = findings(foreign)
+    assert {one.about for one in found} & {"marker", "identity upstream", "client leaves"} == set()
+    assert exit_code(found) is ExitCode.PASSED, "nothing is wrong with it"
+    for one in prospects(foreign):
+        check = checks.SEAM.get(one.check)
+        if check.needs_ledger or check.needs_attribution:
+            promised = Chance.NO if check.without_ledger is WithoutLedger.NOTHING else Chance.PERHAPS
+            assert one.chance is promised, one.check
+    chances = {one.check: one.chance for one in prospects(foreign)}
+    assert chances["victim-latency"] is chances["refusal-latency"] is Chance.YES
+    assert chances["own-answer"] is Chance.NO

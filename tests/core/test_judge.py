@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentload.checks import SEAM
+from agentload.checks import SEAM, WithoutLedger
 from agentload.evidence.history import without_windows
 from agentload.evidence.synthetic import MS, RunBuilder, profile
 from agentload.judge import judge, overall
@@ -517,3 +517,42 @@ def test_why_there_is_no_ledger_is_said() -> None:
     run.no_ledger_because, run.interrupted = "another run has begun", "another run has begun"
     said = one(run, "bounded-queue").because
     assert said.endswith("and the run has none: another run has begun")
+
+
+# -------------------------------------------------------------------------------- somebody else's provider
+
+
+def foreign(run: Run) -> Run:
+    """The same, had somebody else's provider been behind the gateway."""
+    return msgspec.structs.replace(run, ledger=[], tools=[], ledger_available=False, unattributed=0)
+
+
+@pytest.mark.parametrize("name", SEAM.names())
+def test_without_a_ledger_no_sound_gateway_fails_and_no_check_passes_blindly(name: str) -> None:
+    cls = SEAM.get(name)
+    check, run = cls.example()
+    spec = Spec(kind=name, params=check.model_dump(mode="json", exclude_defaults=True))
+    verdict = one(foreign(run), spec)
+    if cls.needs_ledger or cls.needs_attribution:
+        told = cls.without_ledger is WithoutLedger.PART
+        assert verdict.status in ((PASSED, INCONCLUSIVE) if told else (INCONCLUSIVE,))
+        assert told or "rests on our provider's ledger" in verdict.because
+    else:
+        assert verdict.status is not FAILED
+
+
+@pytest.mark.parametrize("name", ["deadline", "nested-timeouts"])
+def test_what_clients_saw_fail_fails_without_a_ledger_too(name: str) -> None:
+    run, spec = counterexample(name)
+    if name == "deadline":
+        for record in run.records:
+            record.ended_ns += 2 * NS
+    assert one(foreign(run), spec).status is FAILED
+
+
+def test_a_promise_is_judged_by_its_return_alone_where_nothing_else_is_known() -> None:
+    run, spec = counterexample("retry-after-honest")
+    verdict = one(foreign(run), spec)
+    assert verdict.status is FAILED
+    assert verdict.because.endswith("whether promises were longer than needed was not judged")
+    assert "not judged" in verdict.details["lengths"]

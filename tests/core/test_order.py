@@ -8,6 +8,7 @@ import pytest
 
 from agentload.cli import plugins_first
 from agentload.errors import UsageError
+from agentload.external_provider import spend_line
 from agentload.order import Options, bind_address, prepare
 from agentload.registry import check_plugin_folder
 
@@ -83,6 +84,7 @@ def test_every_seam_is_a_folder_that_plugins_may_have() -> None:
         behaviours,
         checks,
         experiments,
+        flavours,
         gateway_faults,
         mutants,
         targets,
@@ -92,6 +94,43 @@ def test_every_seam_is_a_folder_that_plugins_may_have() -> None:
     from agentload.scheduler import policies
 
     seams = (
-        arrivals, behaviours, checks, experiments, gateway_faults, mutants, targets, workloads, policies,
+        arrivals, behaviours, checks, experiments, flavours, gateway_faults, mutants, targets, workloads,
+        policies,
     )  # fmt: skip
     assert {one.SEAM.noun for one in seams} | {"faults", "profiles"} == set(PLUGIN_SEAMS)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> str:
+    """A target file of a gateway in front of somebody else's provider."""
+    file = tmp_path / "gateway.yaml"
+    file.write_text("base_url: http://127.0.0.1:8080\nprovider: external\n")
+    return str(file)
+
+
+def test_nobody_spends_somebodys_money_by_mistake(foreign: str) -> None:
+    assert "may cost real money: name it if you mean it, as in --allow-host" in refused(target=foreign)
+    [line] = prepare(Options(profile="steady", target=foreign, allow_hosts=("api.example",))).warnings
+    assert line.startswith("the provider is somebody else's, and a run of steady may cost real money: ")
+
+
+def test_a_provider_is_ours_or_somebody_elses(foreign: str) -> None:
+    ours = {"provider_url": "http://127.0.0.1:9000"}, {"provider_port": 9000}
+    for one in ours:
+        said = refused(target=foreign, allow_hosts=("api.example",), **one)
+        assert "is somebody else's, and --provider" in said
+
+
+def test_what_goes_wrong_at_our_provider_cannot_at_somebody_elses(foreign: str) -> None:
+    with pytest.raises(UsageError, match=r"faults\[0\]: outage happens to our provider"):
+        prepare(Options(profile="herd", target=foreign, allow_hosts=("api.example",)))
+
+
+def test_what_a_plan_may_cost_is_counted_with_what_cannot_be() -> None:
+    steady = prepare(Options(profile="steady"))
+    jobs = [arrival.job for arrival in steady.plan.arrivals]
+    said = spend_line(steady.profile, steady.plan)
+    assert f"{len(jobs):,} requests with about {sum(job.input_tokens for job in jobs):,} input" in said
+    assert said.endswith("and what cannot be counted ahead: retries")
+    loops = prepare(Options(profile="runaway-agent"))
+    assert "closed-loop users who ask again and again" in spend_line(loops.profile, loops.plan)

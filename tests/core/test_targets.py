@@ -155,6 +155,12 @@ provider: {listens: "127.0.0.1:9100"}
             "X-Workflow": "chat",
         }
 
+    def test_a_provider_may_be_somebody_elses(self, tmp_path: Path) -> None:
+        target = self.load(tmp_path, "base_url: http://localhost\nprovider: external\n")
+        assert target.provider.external
+        assert Target.from_dict(target.to_dict(), {}).provider == target.provider
+        assert not self.load(tmp_path, "base_url: http://localhost\n").provider.external
+
     def test_a_path_of_its_own_and_a_tenant_header(self, tmp_path: Path) -> None:
         target = self.load(tmp_path, "base_url: http://localhost\npath: /api/chat\ntenant_header: X-Org\n")
         assert target.path == "/api/chat"
@@ -221,6 +227,14 @@ provider: {listens: "127.0.0.1:9100"}
             ),
             (
                 "base_url: http://localhost\nprovider: {}",
+                ["gw.yaml:2:11: provider: needs either listens or running, not both"],
+            ),
+            (
+                "base_url: http://localhost\nprovider: extern",
+                ["gw.yaml:2:11: provider: must be a mapping, got 'extern'"],
+            ),
+            (
+                "base_url: http://localhost\nprovider: {external: true, running: 'http://h:1'}",
                 ["gw.yaml:2:11: provider: needs either listens or running, not both"],
             ),
             (

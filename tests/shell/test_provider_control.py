@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from agentload.drivers.provider_watch import ProviderWatch
 from agentload.drivers.stage import Stage
 from agentload.errors import AgentloadError, ProfileError, UnreachableError
 from agentload.evidence.synthetic import profile
+from another_clock import AHEAD, AHEAD_S, NO_NAMESPACES, has_time_namespaces
 from delaying_proxy import delaying_proxy
 from fake_provider.control_token import TOKEN_VARIABLE
 from process_facts import wait_until
@@ -173,14 +175,7 @@ def test_a_watch_gives_a_silent_provider_some_time(monkeypatch: pytest.MonkeyPat
 # ---------------------------------------------------------------------------------- another host's clock
 
 
-def has_time_namespaces() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    probing = ["unshare", "--time", "--monotonic", "86400", "--fork", "true"]
-    return subprocess.run(probing, capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not has_time_namespaces(), reason="needs time namespaces (Linux, privileged)")
+@pytest.mark.skipif(not has_time_namespaces(), reason=NO_NAMESPACES)
 def test_the_clock_of_another_host_is_found_to_half_a_round_trip(tmp_path: Path) -> None:
     """The provider's monotonic clock is a day ahead; calls must have arrived while they were made."""
     with another_host() as (url, http):
@@ -188,7 +183,7 @@ def test_the_clock_of_another_host_is_found_to_half_a_round_trip(tmp_path: Path)
         with direct as stage:
             stage.use_provider(url)
             assert stage.clock is not None
-            assert stage.clock.before.ahead_ns == pytest.approx(86_400 * 10**9, abs=10**9)
+            assert stage.clock.before.ahead_ns == pytest.approx(AHEAD_S * 10**9, abs=10**9)
             assert stage.clock.uncertainty_ns < 100_000_000
         port = int(url.rpartition(":")[2])
         with delaying_proxy(port, 0.06, 0.0) as far, Stage(profile(), tmp_path, 6) as stage:
@@ -207,8 +202,7 @@ def direct_ahead_ns(url: str) -> int:
 @contextmanager
 def another_host() -> Generator[tuple[str, httpx.Client]]:
     """A provider whose monotonic clock is a day ahead of ours."""
-    ahead = ["unshare", "--time", "--monotonic", "86400", "--fork", "--kill-child"]
-    command = [*ahead, "python", "-m", "fake_provider", "--port=0", "--parent-pipe"]
+    command = [*AHEAD, sys.executable, "-m", "fake_provider", "--port=0", "--parent-pipe"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

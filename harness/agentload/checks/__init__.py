@@ -20,6 +20,16 @@ from agentload.promises import Truth
 from agentload.registry import Seam
 
 
+class WithoutLedger(StrEnum):
+    """What a check that rests on our provider's ledger may still say in a run that has none."""
+
+    NOTHING = "nothing"
+    FAILURES = "failures"
+    """What it fails then, it fails with a ledger, too; a pass would be premature."""
+    PART = "part"
+    """It judges what clients saw, and says what it has left out."""
+
+
 class TenantRef:
     """Marks a parameter that names a tenant or a group of the profile (checked when the profile is read)."""
 
@@ -41,6 +51,7 @@ class Need(StrEnum):
     FIRST_TOKENS = "streams that come piece by piece"
     JOBS = "durable jobs (POST /v1/jobs)"
     GATEWAY_FAULTS = "a gateway that may be killed"
+    ACKNOWLEDGEMENT = "answers that say whose they are, as only our provider's do"
 
 
 class Check(BaseModel, ABC):
@@ -54,6 +65,8 @@ class Check(BaseModel, ABC):
     """True when it must know whose each provider call is: over 1 % unattributed makes it inconclusive."""
     needs_samples: ClassVar[tuple[str, ...]] = ()
     """Values of the gateway's samples without which nothing follows. A target's own are named in its file."""
+    without_ledger: ClassVar[WithoutLedger] = WithoutLedger.NOTHING
+    """What the judge believes of it where somebody else's provider stands behind the gateway."""
     zero_tolerance: ClassVar[bool] = False
     """True when a failure stands even in a run that is void for measuring (a late generator, a stall)."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, WithoutLedger
 from agentload.evidence.deadlines import Bounded, bounded_attempts
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import MS, RunBuilder, profile, with_deadlines
@@ -38,6 +38,7 @@ class Deadline(Check):
     rests_on = frozenset({Truth.DEADLINES})
     needs_ledger = True
     needs_attribution = True
+    without_ledger = WithoutLedger.FAILURES
 
     grace_ms: float = Field(default=100.0, ge=0)
     """For the way, and for timers."""

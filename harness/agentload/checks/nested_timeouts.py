@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, WithoutLedger
 from agentload.evidence.deadlines import Bounded, bounded_attempts
 from agentload.evidence.departures import grace_ns
 from agentload.evidence.hidden_queue import FAST_REFUSAL_NS
@@ -49,6 +49,7 @@ class NestedTimeouts(Check):
     rests_on = frozenset({Truth.DEADLINES})
     needs_ledger = True
     needs_attribution = True
+    without_ledger = WithoutLedger.FAILURES
 
     rtt_ms: float = Field(default=10.0, ge=0)
     """Round trip between client and gateway, and between gateway and provider."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agentload.checks import Check
+from agentload.checks import Check, Need
 from agentload.evidence.history import counted_records
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, percent_of, undecided
@@ -18,6 +18,7 @@ class OwnAnswer(Check):
     shared between tenants, a mixed-up connection or a stream given to the wrong caller: one is too many.
     """
 
+    needs = frozenset({Need.ACKNOWLEDGEMENT})
     zero_tolerance = True
 
     min_answers: int = Field(default=1, ge=1)
@@ -30,8 +31,8 @@ class OwnAnswer(Check):
         if not strange and len(looked_at) < self.min_answers:
             return undecided(
                 self,
-                f"{len(looked_at)} answers carried an acknowledgement: it takes our provider behind the "
-                "gateway, and some answered requests",
+                f"{len(looked_at)} answers carried an acknowledgement, which only our provider gives: it "
+                "takes ours behind the gateway, and some answered requests",
                 n=len(looked_at),
             )
         return conclude(

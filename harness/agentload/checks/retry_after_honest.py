@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from agentload.checks import Check, Need, TenantName
+from agentload.checks import Check, Need, TenantName, WithoutLedger
 from agentload.evidence.allowance import told_to_wait
 from agentload.evidence.fairness import TRANSIT_NS
 from agentload.evidence.hidden_queue import depth_steps, waits
@@ -55,6 +55,7 @@ class RetryAfterHonest(Check):
     needs = frozenset({Need.RETRY_AFTER})
     needs_ledger = True
     needs_attribution = True
+    without_ledger = WithoutLedger.PART
     stalls_only_worsen = True
 
     quarter: tuple[TenantName, ...] = ()
@@ -70,18 +71,21 @@ class RetryAfterHonest(Check):
             return undecided(self, "nobody was told when to come back, as the target declares")
         found = [
             self._returns(run, made),
-            self._lengths(run, made),
+            *([self._lengths(run, made)] if run.ledger_available else []),
             *([self._quarters(run, made)] if self.quarter else []),
         ]
         details: dict[str, Any] = {one.what: one.details for one in found} | {"promises": len(made)}
         if not self.quarter:
             details["quarter"] = "not judged: no tenant is named that comes back after a quarter"
+        if not run.ledger_available:
+            details["lengths"] = "not judged: what was needed is known only with our provider's ledger"
         failed = [one for one in found if one.status is Status.FAILED]
         unclear = [one for one in found if one.status is Status.INCONCLUSIVE]
         if unclear and not failed:
             return undecided(self, "; ".join(one.because for one in unclear), n=found[0].n, details=details)
         decisive = max(failed or found[:1], key=lambda one: one.share / one.allowed)
         because = "; ".join(one.because for one in (failed or found))
+        because += "" if run.ledger_available else "; whether promises were longer than needed was not judged"
         return conclude(
             self,
             decisive.status,

@@ -26,7 +26,7 @@ from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Asked, Call, Kind, Seen
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.gauges import gauge_of
-from agentload.drivers.provider_control import token_of
+from agentload.drivers.provider_control import ProviderControl, token_of
 from agentload.drivers.stage import Stage
 from agentload.drivers.target_probe import await_ready
 from agentload.errors import ExitCode, UnreachableError
@@ -77,11 +77,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
         TemporaryDirectory(prefix="agentload-doctor-") as folder,
         Stage(profile, Path(folder), run_id, token_of(os.environ)) as stage,
     ):
-        running = options.provider_url or target.provider.running
-        if running is not None:
-            stage.use_provider(running)
-        else:
-            stage.start_provider(options.provider_port or target.provider.port)
+        _set_up(stage, options, target)
         if target.health is not None:
             await_ready(target)
         asked = _ask(Asker(target, profile, run_id), profile, burst, streams=target.api.streams)
@@ -90,14 +86,25 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
         return Seen(
             tenants=tuple(tenant.name for tenant in profile.tenants),
             asked=tuple(asked),
-            calls=_calls(stage),
+            calls=() if stage.control is None else _calls(stage),
             streams=target.api.streams,
-            upstream_keys=_upstream_keys(stage),
+            external=stage.control is None,
+            upstream_keys=None if stage.control is None else _upstream_keys(stage.control),
             gauges=_gauges(target),
             gauges_named=_gauges_named(target),
             promises=as_declared(profile, target.to_dict())[1],
             can_be_killed=target.process is not None and target.process.restart is not None,
         )
+
+
+def _set_up(stage: Stage, options: order.Options, target: Target) -> None:
+    running = options.provider_url or target.provider.running
+    if target.provider.external:
+        return
+    if running is not None:
+        stage.use_provider(running)
+    else:
+        stage.start_provider(options.provider_port or target.provider.port)
 
 
 def _gauges(target: Target) -> tuple[str, ...]:
@@ -118,7 +125,11 @@ def _gauges_named(target: Target) -> tuple[str, ...]:
 
 def _passed_us_by(seen: Seen) -> bool:
     """Requests got through, but to somebody else, or to nobody: as in a run, that is no target of ours."""
-    return not seen.calls and any(one.status < 300 or one.status >= 500 for one in seen.asked)
+    return (
+        not seen.calls
+        and not seen.external
+        and any(one.status < 300 or one.status >= 500 for one in seen.asked)
+    )
 
 
 def _ask(asker: Asker, profile: Profile, burst: int, *, streams: bool) -> list[Asked]:
@@ -148,9 +159,8 @@ def _call(entry: dict[str, Any], clock: ClockAlignment | None) -> Call:
     return msgspec.structs.replace(call, ended_ns=clock.ours_ns(call.ended_ns))
 
 
-def _upstream_keys(stage: Stage) -> int | None:
+def _upstream_keys(control: ProviderControl) -> int | None:
     """How many API keys our provider keeps an allowance for; none where its policy has no allowances."""
-    assert stage.control is not None
-    levels = stage.control.stats().get("limits")
+    levels = control.stats().get("limits")
     digests = {level.get("key_digest") for level in levels or ()}
     return len(digests) or None

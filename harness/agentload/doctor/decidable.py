@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from agentload import checks
-from agentload.checks import Check, Need
+from agentload.checks import Check, Need, WithoutLedger
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
 from agentload.model import Outcome
@@ -52,6 +52,8 @@ def _prospect(name: str, check: type[Check], seen: Seen) -> Prospect:
             return Prospect(name, Chance.NO, because)
     if unsaid := _unsaid(check.rests_on, seen):
         return Prospect(name, Chance.NO, UNDECLARED, unsaid)
+    if (part := _foreign(check, seen)) is not None:
+        return Prospect(name, *part)
     for need in sorted(check.needs):
         if (doubt := _NEEDS[need](seen)) is not None:
             return Prospect(name, *doubt)
@@ -87,13 +89,17 @@ def _nobody_served(_: type[Check], seen: Seen) -> str | None:
 
 
 def _no_ledger(check: type[Check], seen: Seen) -> str | None:
+    if seen.external and (check.needs_ledger or check.needs_attribution):
+        if check.without_ledger is not WithoutLedger.NOTHING:
+            return None
+        return "rests on our provider's ledger, and the provider is somebody else's"
     needed = check.needs_ledger or check.needs_attribution
     return "rests on our provider's ledger, and it saw no call" if needed and not seen.calls else None
 
 
 def _no_marker(check: type[Check], seen: Seen) -> str | None:
     """Attribution is lost when calls come unmarked, or answers without a call."""
-    if not check.needs_attribution:
+    if not check.needs_attribution or seen.external:
         return None
     carried = [carriage(seen, one) for one in seen.of(Kind.CAREFUL, Kind.STREAMED)]
     if "lost" in carried or seen.unmarked * 100 > len(seen.calls):
@@ -112,6 +118,21 @@ def _no_gauges(check: type[Check], seen: Seen) -> str | None:
 
 
 _Special = tuple[Chance, str] | None
+
+
+def _foreign(check: type[Check], seen: Seen) -> _Special:
+    """What is judged in part, or in one way only, where the provider is somebody else's."""
+    if not seen.external or check.without_ledger is WithoutLedger.NOTHING:
+        return None
+    said = {
+        WithoutLedger.FAILURES: "it can fail by what clients see, and pass only with our provider's ledger",
+        WithoutLedger.PART: "only what clients see of it: the rest needs our provider's ledger",
+    }
+    return Chance.PERHAPS, said[check.without_ledger]
+
+
+def _only_ours(seen: Seen) -> _Special:
+    return (Chance.NO, "needs the acknowledgement that only our provider gives") if seen.external else None
 
 
 def _needs_refusals(seen: Seen) -> _Special:
@@ -155,4 +176,5 @@ _NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
     Need.FIRST_TOKENS: _sees_first_tokens,
     Need.JOBS: _has_jobs,
     Need.GATEWAY_FAULTS: _may_be_killed,
+    Need.ACKNOWLEDGEMENT: _only_ours,
 }

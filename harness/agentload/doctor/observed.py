@@ -74,6 +74,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     streams: bool = True
     """Whether the target's flavour has any."""
+    external: bool = False
+    """The provider is somebody else's: nothing is known of its calls."""
     upstream_keys: int | None = None
     """How many API keys our provider has met; None where it does not say."""
     gauges: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ from agentload.targets._declares import Written
 from agentload.targets._keys import KeySource, variable
 from agentload.targets._metrics import MetricsPage
 from agentload.targets._process import ProcessRef
+from agentload.targets._provider import ProviderExpectation
 from agentload.targets._secrets import Redactor, secrets
 from agentload.targets._tls import Trust
 from agentload.targets._urls import api_path, split_url
@@ -38,20 +39,6 @@ _MS = 1_000_000
 _SECRET_FIELDS = ("environment", "keyring")
 """Never shown, compared or written down."""
 _OF_THIS_PROCESS = (*_SECRET_FIELDS, "declared_at")
-
-
-class ProviderExpectation(msgspec.Struct, frozen=True, kw_only=True):
-    """Which provider stands behind the gateway, and where. Neither: somebody else's, without a ledger."""
-
-    listens: str | None = None
-    """`HOST:PORT` where agentload shall start its provider, because the gateway calls it there."""
-    running: str | None = None
-    """URL of a fake provider that runs already."""
-
-    @property
-    def port(self) -> int:
-        """The port of `listens`; 0, any free one, when it does not say."""
-        return 0 if self.listens is None else int(self.listens.rpartition(":")[2])
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from agentload.errors import ProfileError
 from agentload.flavours import Fields
@@ -14,7 +14,6 @@ from agentload.model import Environment, Noun
 from agentload.redaction import sounds_secret
 from agentload.targets import (
     DEFAULT_MODEL,
-    ProviderExpectation,
     Target,
     TargetReader,
     _declares,
@@ -25,6 +24,7 @@ from agentload.targets._flavour import KEYS, chosen
 from agentload.targets._keys import KeysSection
 from agentload.targets._metrics import MetricsSection
 from agentload.targets._process import ProcessSection
+from agentload.targets._provider import ProviderExpectation, ProviderSection, spelt_out
 from agentload.targets._tls import TlsSection
 from agentload.targets._urls import Address, is_path, split_url
 from agentload.validation import validate
@@ -33,17 +33,6 @@ from agentload.yaml_positions import Document, compose, read_text, shown
 _FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _KEYS_OF_NOTHING = frozenset({"idempotency-key", "x-idempotency-key"})
 _RESERVED = frozenset({"host", "content-length", "transfer-encoding", "content-type", "connection"})
-
-
-class _Provider(Noun):
-    listens: str | None = None
-    running: str | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.listens is None) == (self.running is None):
-            raise ValueError("needs either listens or running, not both")
-        return self
 
 
 class _Source(Noun):
@@ -63,7 +52,7 @@ class _Source(Noun):
     health: str | None = None
     metrics: MetricsSection | None = None
     process: ProcessSection | None = None
-    provider: _Provider | None = None
+    provider: ProviderSection | None = None
     declares: Any = None
 
     @field_validator("path", "health")
@@ -82,6 +71,7 @@ class File(TargetReader):
         headers:
           Authorization: "Bearer {env:GATEWAY_KEY_{tenant}}"    # GATEWAY_KEY_QUIET_1 for the tenant quiet-1
         provider: {listens: "127.0.0.1:9100"}                   # the upstream in your gateway's own config
+                                                                # {running: URL}: ours, elsewhere; external
         declares: {slots: 32, queue: {requests: 100}}           # what it promises; or: declares: profile
 
     Header values may hold `{tenant}`, `{class}`, `{env:NAME}` and, where there are `keys:`, `{key}`.
@@ -102,7 +92,8 @@ class File(TargetReader):
         address = _address(document)
         flavour, path, identity, api = chosen(document, address.path if address is not None else "")
         its_own = {*KEYS, *(type(api).model_fields if api is not None else ())}
-        common = {key: value for key, value in document.data.items() if key not in its_own}
+        written = spelt_out(document.data)
+        common = {key: value for key, value in written.items() if key not in its_own}
         source = validate(document, (), _Source, common)
         templates = _templates(document, identity)
         _check_provider(document)
@@ -111,7 +102,6 @@ class File(TargetReader):
         assert source is not None  # else there was a problem
         assert address is not None
         assert api is not None
-        provider = source.provider or _Provider.model_construct()
         folder = Path(text).parent
         return Target(
             name=text,
@@ -123,7 +113,7 @@ class File(TargetReader):
             options=api.model_dump(mode="json", exclude_unset=True),
             model=source.model,
             templates=tuple(templates),
-            provider=ProviderExpectation(listens=provider.listens, running=provider.running),
+            provider=ProviderExpectation() if source.provider is None else source.provider.expectation(),
             keys=None if source.keys is None else source.keys.source(folder),
             trust=None if source.tls is None else source.tls.trust(folder),
             health=source.health,
@@ -198,6 +188,8 @@ def _check_name(document: Document, path: tuple[str, ...], name: str) -> None:
 
 
 def _check_provider(document: Document) -> None:
+    if not isinstance(document.get(("provider",)), dict):
+        return
     listens, running = document.get(("provider", "listens")), document.get(("provider", "running"))
     if isinstance(listens, str):
         host, _, port = listens.rpartition(":")
