@@ -46,6 +46,7 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
             "burst=20": "burst=80",
         },
     ),
+    "nginx, more than it says": ("nginx", {"rate=13r/s": "rate=26r/s"}),
     "nginx, next upstream": (
         "nginx",
         {

@@ -6,7 +6,7 @@ that ^C leaves what was done. A run that proved nothing is made once more: on a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from agentload import run as live
 from agentload.calibration.decision import TooSmallError, decide
 from agentload.conclusion import Conclusion
 from agentload.errors import ExitCode, UsageError
-from agentload.model import Status
+from agentload.judge import UNDECLARED
+from agentload.model import Severity, Status, Verdict
 from agentload.order import Prepared
 from agentload.profile.scale import AUTO
 from agentload.report import terminal, text
@@ -64,6 +65,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     failed: list[str]
     """Checks that did not pass, worst first."""
+    undeclared: bool = False
+    """It is inconclusive only for what the target does not declare: no other run would decide it."""
     rerun_of: str | None = None
     """The folder of the inconclusive run that this one repeats."""
     not_run: str | None = None
@@ -131,6 +134,11 @@ class Gate:
         for again in range(self.options.reruns):
             if entry.exit_code != ExitCode.INCONCLUSIVE or entry.not_run:
                 break
+            if entry.undeclared:
+                self.console.print(
+                    f"\n{entry.profile} would be inconclusive again: see what is to be declared"
+                )
+                break
             self.console.print(f"\n{entry.profile} was inconclusive: once more")
             entry = self._play_once(name, f"{label}-again-{again + 1}", entry.folder)
         return ExitCode(entry.exit_code)
@@ -179,6 +187,7 @@ class Gate:
             verdict=conclusion.result.summary["verdict"],
             exit_code=int(conclusion.exit_code),
             failed=_not_passed(conclusion.result.summary),
+            undeclared=_undeclared(conclusion.result.verdicts),
             rerun_of=rerun_of,
         )
         self.entries.append(entry)
@@ -224,6 +233,12 @@ class Gate:
             yield f"| {entry.profile} | {entry.verdict} | {', '.join(entry.failed)} |"
         for entry in counted:
             yield "\n" + self._texts[entry.folder]
+
+
+def _undeclared(verdicts: Sequence[Verdict]) -> bool:
+    """Whether everything that proved nothing rests on what the target does not say."""
+    open_ones = [v for v in verdicts if v.severity is Severity.MUST and v.status is Status.INCONCLUSIVE]
+    return bool(open_ones) and all(UNDECLARED in verdict.details for verdict in open_ones)
 
 
 def merged(documents: list[bytes]) -> bytes:

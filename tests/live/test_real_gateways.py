@@ -121,6 +121,27 @@ def test_what_a_profile_says_of_a_gateway(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("nginx", PASSED),
+        ("haproxy", PASSED),
+        ("envoy", PASSED),
+        ("nginx, more than it says", FAILED),
+    ],
+)
+def test_a_tenants_limit_is_judged_by_the_number_that_the_preset_declares(
+    name: str, status: str, tmp_path: Path
+) -> None:
+    with running(name, tmp_path / "gateway", free_port()) as target:
+        report = run_profile(tmp_path, target, "limit-edges", "--quick")
+    [edges, bulk] = [one for one in report["checks"] if one["check"] == "tenant-limit"]
+    assert (edges["status"], bulk["status"]) == (status, PASSED), edges
+    assert "burst 20)" not in edges["because"], "that is the bundled gateway's"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_the_queue_seen_from_outside_is_the_one_that_haproxy_counts(tmp_path: Path) -> None:
     """Slots bind, not tokens, and nothing is limited: a flood waits in HAProxy for up to five seconds."""
     stats = tmp_path / "gateway" / "stats"

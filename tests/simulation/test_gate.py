@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -34,14 +35,21 @@ def recorded(chosen: Profile, policy: str | None, stall: bool) -> Run:
 class Simulations:
     """Runs profiles in virtual time instead of live, writing the same folders."""
 
-    def __init__(self, policies: dict[str, str] | None = None, stalls: Iterator[bool] = iter(())) -> None:
-        self.policies, self.stalls = policies or {}, stalls
+    def __init__(
+        self,
+        policies: dict[str, str] | None = None,
+        stalls: Iterator[bool] = iter(()),
+        target: dict[str, Any] | None = None,
+    ) -> None:
+        self.policies, self.stalls, self.target = policies or {}, stalls, target or {}
 
     def __call__(self, options: live.Options, console: Console) -> Conclusion:
         chosen = profile.quick(profile.load(profile.find(options.profile)))
         run = recorded(chosen, self.policies.get(options.profile), next(self.stalls, False))
         folder = RunDir.create(chosen.name, datetime.now(), out=options.out)
-        manifest = rundir.manifest_of(chosen, plan.draw(chosen, 1), "simulated", datetime.now())
+        manifest = rundir.manifest_of(
+            chosen, plan.draw(chosen, 1), "simulated", datetime.now(), target=self.target
+        )
         folder.save(run, manifest)
         return conclude(folder, console, inconclusive_passes=options.inconclusive_passes)
 
@@ -90,6 +98,19 @@ def test_two_inconclusive_runs_are_inconclusive(tmp_path: Path) -> None:
     one = played(tmp_path, Simulations(stalls=iter([True, True, True])), "steady")
     assert len(one.entries) == 2
     assert one.exit_code() == ExitCode.INCONCLUSIVE
+
+
+def test_what_a_target_does_not_declare_no_second_run_decides(tmp_path: Path) -> None:
+    silent = {"host": "127.0.0.1", "name": "gateway.yaml"}
+    one = played(tmp_path, Simulations(target=silent), "limit-edges")
+    assert [(entry.verdict, entry.undeclared) for entry in one.entries] == [("inconclusive", True)]
+    assert one.exit_code() == ExitCode.INCONCLUSIVE
+
+
+def test_a_stall_is_repeated_though_something_is_undeclared(tmp_path: Path) -> None:
+    silent = {"host": "127.0.0.1", "name": "gateway.yaml"}
+    one = played(tmp_path, Simulations(target=silent, stalls=iter([True, False])), "limit-edges")
+    assert [entry.undeclared for entry in one.entries] == [False, True]
 
 
 def test_inconclusive_may_be_told_to_pass(tmp_path: Path) -> None:

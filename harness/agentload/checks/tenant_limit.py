@@ -81,7 +81,7 @@ class TenantLimit(Check):
             self,
             Status.FAILED,
             f"{most.tenant} was admitted {most.peak:.0f} {limit.unit} beyond {limit.per_minute:g} a "
-            f"minute in the window that ended at {most.peak_ns / NS:.2f} s; a burst of {limit.burst:.3g} "
+            f"minute in the window that ended at {most.peak_ns / NS:.2f} s; a burst of {limit.at_once} "
             "is allowed",
             measured=most.peak,
             bound=self._most(most),
@@ -98,7 +98,7 @@ class TenantLimit(Check):
             Status.FAILED if least.share < self.min_admitted else Status.PASSED,
             f"{least.tenant} was admitted {least.admitted:.0f} of the {least.due:.0f} {least.limit.unit} "
             f"that it asked for and may have ({100 * least.share:.0f} %); the furthest beyond its rate was "
-            f"{most.tenant}, by {most.peak:.0f} {most.limit.unit} (burst {most.limit.burst:.3g})",
+            f"{most.tenant}, by {most.peak:.0f} {most.limit.unit} (burst {most.limit.at_once})",
             measured=max(0.0, 100 * (1 - least.share)),
             bound=100 * (1 - self.min_admitted),
             unit="% withheld",
@@ -166,6 +166,11 @@ class _Limit(msgspec.Struct, frozen=True):
     per_minute: float
     burst: float
 
+    @property
+    def at_once(self) -> str:
+        """The burst, in words."""
+        return f"{self.burst:,.0f}" if self.burst >= 100 else f"{self.burst:.3g}"
+
     def cost(self, call: LedgerEntry) -> float:
         return float(call.charged_tokens) if self.unit == "tokens" else 1.0
 
@@ -175,7 +180,7 @@ class _Use(msgspec.Struct, frozen=True):
     limit: _Limit
     calls: int
     admitted: float
-    """In the recorded phases."""
+    """In the recorded phases in which it was active."""
     due: float
     """min(offered, each limit) there."""
     peak: float
@@ -199,7 +204,9 @@ def _uses(
     run: Run, tenant: str, calls: Sequence[LedgerEntry], wanted: int, limits: Sequence[_Limit]
 ) -> list[_Use]:
     """What a tenant had of each of its limits; where it has several, the tightest one says what was due."""
-    windows = [run.profile.phase_window_ns(phase) for phase in counted_phases(run)]
+    [during] = [one.during for one in run.profile.tenants if one.name == tenant]
+    active = [phase for phase in counted_phases(run) if not during or phase in during]
+    windows = [run.profile.phase_window_ns(phase) for phase in active]
     minutes = sum(end - start for start, end in windows) / NS / 60
     means = [sum(map(limit.cost, calls)) / len(calls) if calls else 1.0 for limit in limits]
     due_calls = min(wanted, *(x.per_minute * minutes / mean for x, mean in zip(limits, means, strict=True)))

