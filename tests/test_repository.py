@@ -26,6 +26,7 @@ PURE_PACKAGES = (
 )  # fmt: skip
 PURE_MODULES = (
     "clock_alignment", "model", "plan", "judge", "faults", "extensive", "profile/scale", "profile/stretch",
+    "profile/capacity",
     "calibration/knee", "calibration/ramp", "calibration/demand", "calibration/decision",
     "selftest/matrix", "gateway/lifecycle",
     "gateway/core", "gateway/envelope", "gateway/answers", "gateway/meters", "gateway/usage",

@@ -51,8 +51,8 @@ class Fault(BaseModel):
     """Whether it can hit one tenant only."""
     holds_tokens: ClassVar[bool] = False
     """Whether tokens that become due while it is active are held back until it is over."""
-    extensive: ClassVar[tuple[str, ...]] = ()
-    """Parameters that a provider of twice the size would have twice as large."""
+    extensive_slots: ClassVar[tuple[str, ...]] = ()
+    """Parameters that are calls at once: a provider with twice the slots would have them twice as large."""
 
     @model_validator(mode="after")
     def _tenant_makes_sense(self) -> Self:

@@ -13,7 +13,7 @@ class SlotsCut(Fault):
     """At most `to` calls are in service. Slots are everybody's, so it cannot hit one tenant only."""
 
     by_tenant: ClassVar[bool] = False
-    extensive: ClassVar[tuple[str, ...]] = ("to",)
+    extensive_slots: ClassVar[tuple[str, ...]] = ("to",)
     to: int = Field(ge=0)
 
     def slots(self) -> int | None:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from math import floor
-from typing import overload
+from typing import NamedTuple, overload
+
+
+class Growth(NamedTuple):
+    """How a profile is scaled: what its quantities are multiplied by."""
+
+    load: float
+    """Rates, users, queues, limits."""
+    slots: float
+    """Calls at once. The same as `load` where slots decide what the provider can do; where tokens do, slots
+    become fewer by less: the chance that all are taken stays what it was."""
+    time: float
+    """The length of the phases."""
 
 
 @overload

@@ -53,7 +53,7 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
             soft_wrap=True,
         )
         if prepared.scale is not None:
-            console.print(text.scale_line(prepared.scale), soft_wrap=True)
+            console.print(text.scale_line(prepared.scale, why=False), soft_wrap=True)
         for warning in prepared.warnings:
             console.print(f"warning: {text.printable(warning)}", style="yellow", soft_wrap=True)
         if prepared.target is None and (beyond := slots_beyond_provider(prepared.profile)):

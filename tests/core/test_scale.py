@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 from agentload import arrivals, checks, plan, profile
 from agentload.calibration.demand import demand_of
 from agentload.errors import UsageError
-from agentload.extensive import grown
+from agentload.extensive import Growth, grown
 from agentload.model import Profile, Spec
 from agentload.order import Options, prepare
 from agentload.profile import scale
@@ -35,7 +36,7 @@ name: small
 about: Ten a second.
 phases:
   - {name: load, seconds: 10}
-provider: {tokens_per_minute: 6000, slots: 8}
+provider: {tokens_per_minute: 6000000, slots: 8}
 tenants:
   - {name: app, arrivals: {kind: poisson, rate: 10}, workload: {kind: chat}}
   - {name: loop, users: 4, workload: {kind: chat}}
@@ -127,11 +128,11 @@ INTENSIVE = {
     GatewayConfig: {"max_tenants"},
 }  # fmt: skip
 EXTENSIVE = {
-    ProviderConfig: scale.PROVIDER,
+    ProviderConfig: (*scale.PROVIDER, *scale.SLOTS),
     ModelLimits: scale.LIMITS,
     PoolConfig: scale.POOL,
-    ClassConfig: scale.CLASS,
-    TenantConfig: scale.CONTRACT,
+    ClassConfig: (*scale.CLASS, *scale.FLOOR),
+    TenantConfig: (*scale.LIMITS, *scale.SLOTS),
     UpstreamLimits: scale.LIMITS,
     BudgetConfig: scale.BUDGET,
     JobsSettings: scale.JOBS,
@@ -155,7 +156,7 @@ def _is_number(annotation: Any) -> bool:
 def test_every_setting_that_grows_has_grown() -> None:
     before = parsed(
         SMALL,
-        "provider.requests_per_minute=90",
+        "provider.requests_per_minute=9000",
         "provider.max_queue=10",
         "provider.model_limits={m: {tokens_per_minute: 100}}",
         "gateway.pools={p: {slots: 8, tenant_slots: 4, classes: {standard: {max_queue: 20, min_units: 10}}}}",
@@ -165,13 +166,17 @@ def test_every_setting_that_grows_has_grown() -> None:
         "gateway.jobs={tool_slots: 16}",
     )
     after = scaled(before, 0.5)
-    assert (after.provider.requests_per_minute, after.provider.max_queue, after.provider.slots) == (45, 5, 4)
+    assert (after.provider.requests_per_minute, after.provider.max_queue, after.provider.slots) == (
+        4500,
+        5,
+        4,
+    )
     assert after.provider.model_limits["m"].tokens_per_minute == 50
     pool, gateway = after.gateway.pools["p"], after.gateway
     assert (pool.slots, pool.tenant_slots, pool.capacity_units) == (4, 2, 50)
     assert (pool.classes["standard"].max_queue, pool.classes["standard"].min_units) == (10, 5)
     assert (gateway.tenants["app"].requests_per_minute, gateway.tenants["app"].slots) == (30, 2)
-    assert gateway.upstream.tokens_per_minute == 3000
+    assert gateway.upstream.tokens_per_minute == 3_000_000
     assert gateway.upstream.models["m"].requests_per_minute == 15
     assert gateway.jobs is not None
     assert gateway.jobs.tool_slots == 8
@@ -185,6 +190,15 @@ def test_every_setting_that_grows_has_grown() -> None:
     assert (after.drain_s, after.provider.latency) == (before.drain_s, before.provider.latency)
 
 
+def test_where_tokens_bind_slots_keep_their_reserve_and_where_slots_bind_they_shrink_with_the_load() -> None:
+    """Of noisy-neighbor's 32 slots 13 are in use on average; of two, all would be, one time in thirty."""
+    noisy = bundled()["noisy-neighbor"]
+    slots = {factor: scaled(noisy, factor).provider.slots for factor in (1.0, 0.5, 0.25, 0.0625, 2.0)}
+    assert slots == {1.0: 32, 0.5: 20, 0.25: 13, 0.0625: 6, 2.0: 64}
+    assert scaled(noisy, 0.25).gateway.pools["shared"].slots == 13
+    assert scaled(bundled()["weighted-fair"], 0.25).provider.slots == 4
+
+
 def test_above_one_phases_stay_and_budgets_grow() -> None:
     before = parsed(SMALL, "gateway.budgets={global: {tokens: 1000}}")
     after = scaled(before, 3.0)
@@ -195,7 +209,7 @@ def test_above_one_phases_stay_and_budgets_grow() -> None:
 
 def test_what_checks_count_grows_and_what_they_compare_does_not() -> None:
     def after(check: Spec, load: float, time: float) -> checks.Check:
-        return checks.make(check).scaled(load, time)
+        return checks.make(check).scaled(Growth(load=load, slots=load, time=time))
 
     limit = after(Spec(kind="tenant-limit", params={"per_minute": 600, "burst": 20}), 0.5, 2.0)
     assert (limit.per_minute, limit.burst, limit.min_admitted) == (300, 10, 0.9)  # type: ignore[attr-defined]
@@ -208,7 +222,7 @@ def test_what_checks_count_grows_and_what_they_compare_does_not() -> None:
     assert run.tokens == 1000  # type: ignore[attr-defined]
     assert after(Spec(kind="no-starvation"), 0.25, 4.0).max_wait_s == 20  # type: ignore[attr-defined]
     assert after(Spec(kind="no-starvation"), 4.0, 1.0).max_wait_s == 5  # type: ignore[attr-defined]
-    assert after(Spec(kind="victim-latency"), 0.25, 4.0).grace_ms == 480  # type: ignore[attr-defined]
+    assert after(Spec(kind="victim-latency"), 0.25, 4.0).grace_ms == 640  # type: ignore[attr-defined]
     assert after(Spec(kind="victim-latency"), 4.0, 1.0).grace_ms == 20  # type: ignore[attr-defined]
     goodput = Spec(kind="victim-goodput")
     assert after(goodput, 0.25, 4.0) == checks.make(goodput)
@@ -217,10 +231,10 @@ def test_what_checks_count_grows_and_what_they_compare_does_not() -> None:
 def test_extensive_parameters_exist() -> None:
     for name in checks.SEAM.names():
         check = checks.SEAM.get(name)
-        assert set(check.extensive) <= set(check.model_fields), name
+        assert {*check.extensive, *check.extensive_slots} <= set(check.model_fields), name
     for kind in provider_side.kinds():
         fault = provider_side.of_kind(kind)
-        assert set(fault.extensive) <= set(fault.model_fields), kind
+        assert set(fault.extensive_slots) <= set(fault.model_fields), kind
 
 
 def test_whole_numbers_stay_whole_and_halves_go_up() -> None:
@@ -307,6 +321,18 @@ def test_phases_do_not_last_for_hours() -> None:
     assert lengthening(parsed(SMALL), 4.0) == 1
 
 
+def test_users_of_somebodys_own_code_are_scaled_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from locust import HttpUser\n\nclass Mine(HttpUser): pass\n")
+    (tmp_path / "p.yaml").write_text(
+        SMALL.replace("users: 4, workload: {kind: chat}", "locust: {file: mine.py, class: Mine, users: 4}")
+    )
+    before = profile.load(tmp_path / "p.yaml")
+    after = scaled(before, 0.5).tenants[1].locust
+    assert after is not None
+    assert after.users == 2
+    assert demand_of(before, plan.draw(before, 1)).peak_per_s > 0
+
+
 @pytest.mark.parametrize("wrong", ["", "0", "-1", "nan", "inf", "half", "1e9", "0.0001"])
 def test_a_factor_is_a_number_within_reason(wrong: str) -> None:
     with pytest.raises(UsageError, match="must be auto, or a factor from"):
@@ -314,9 +340,13 @@ def test_a_factor_is_a_number_within_reason(wrong: str) -> None:
 
 
 def test_options_are_applied_before_the_scale_and_quick_after_it() -> None:
-    options = Options(profile="noisy-neighbor", settings=("provider.slots=16",), scale="0.5", quick=True)
+    options = Options(profile="noisy-neighbor", settings=("provider.slots=64",), scale="0.5", quick=True)
     made = prepare(options)
-    assert made.profile.provider.slots == 8
+    assert (
+        made.profile.provider.slots
+        == scaled(profile.load(profile.find("noisy-neighbor"), ["provider.slots=64"]), 0.5).provider.slots
+    )
+    assert made.profile.provider.slots != 20, "as without the option"
     assert made.scale == {"factor": 0.5, "phases_longer": 2.0}
     whole = scaled(profile.load(profile.find("noisy-neighbor")), 0.5)
     assert whole.duration_ns / 2 <= made.profile.duration_ns < whole.duration_ns

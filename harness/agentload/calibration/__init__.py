@@ -21,13 +21,13 @@ from agentload.calibration.demand import Demand, demand_of
 from agentload.calibration.knee import Carried, carried
 from agentload.errors import InconclusiveError, UsageError
 from agentload.interrupts import interruptible
-from agentload.model import NS, Profile, RequestRecord
+from agentload.model import NS, GeneratorHealth, Profile, RequestRecord
 from agentload.order import Options, Prepared
 from agentload.profile.scale import AUTO
 from agentload.recording import Recording
 from agentload.report.live_view import Progress
 from agentload.rundir import RunDir
-from agentload.storage import read_lines
+from agentload.storage import read_json, read_lines
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +106,9 @@ def _ramped(
     records, _ = read_lines(folder.records_path, RequestRecord)
     if not records:
         raise InconclusiveError("--scale auto: the calibration sent nothing: is this machine too busy?")
-    return carried(ramp.steps_of(records, steps, watch.ended_ns))
+    found = carried(ramp.steps_of(records, steps, watch.ended_ns))
+    health = read_json(folder.health_path, GeneratorHealth)
+    return msgspec.structs.replace(found, waited=round(health.run_queue_wait, 3))
 
 
 class _Watch:

@@ -11,13 +11,15 @@ from agentload.calibration.demand import Demand
 from agentload.calibration.knee import Carried, EndedBy
 from agentload.errors import InconclusiveError
 from agentload.model import Profile
-from agentload.profile.scale import Bound, least, most
+from agentload.profile.scale import Bound, least, most, slots_decide
 
 HEADROOM = 0.8
 """Share of what the target carries that the profile's busiest moments may ask for: what is to be judged is
 what it does with a scarce provider, not what it does when it has no processor left."""
 MOST = 4.0
 """Never made larger than this unasked."""
+BUSY = 0.1
+"""Where the load generator waits for a larger share of the time, the target on the same machine does, too."""
 NEARLY = 0.1
 """So much of a slot may be made up for by the headroom."""
 ALIKE = (0.9, 1.15)
@@ -87,6 +89,9 @@ def _what_carries(found: Carried) -> str:
             return "this machine can send in time no more than"
         case EndedBy.TOP:
             return "the target carries at least"
+        case EndedBy.TARGET if found.waited > BUSY:
+            waited = f"the load waited {found.waited:.0%} of the time for a processor"
+            return f"on this busy machine ({waited}) the target carries"
         case _:
             return "the target carries"
 
@@ -100,6 +105,6 @@ def _ceiling(profile: Profile, factor: float) -> str:
 def _whole_slots(profile: Profile, factor: float) -> float:
     """The next smaller factor that leaves the provider whole slots: half a slot would be another capacity."""
     slots = profile.provider.slots
-    if slots is None:
+    if slots is None or not slots_decide(profile):
         return floor(factor * 1_000) / 1_000
     return max(1, floor(factor * slots + NEARLY)) / slots

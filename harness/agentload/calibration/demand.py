@@ -7,19 +7,15 @@ somebody's own code are left out: nobody knows what they send.
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
-from statistics import fmean
 
 import msgspec
 
-from agentload import workloads
-from agentload.model import NS, Job, Plan, Profile, Tenant
+from agentload.model import NS, Plan, Profile
 from agentload.plan import is_active
-from fake_provider.config import LatencyConfig, ProviderConfig
+from agentload.profile.capacity import by_limits, by_slots, jobs_in, jobs_of, service_s
 
 WINDOW_NS = 2 * NS
 """The busiest stretch of so long counts: shorter bursts wait a moment, in any gateway."""
-DRAWS = 64
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +48,7 @@ def _phase_at(profile: Profile, ends_ns: list[int], at_ns: int) -> str:
 def _closed_rate(profile: Profile, phase: str, capacity: float | None) -> float:
     """Users that never wait for anything but the provider, and all together no more than it can do."""
     rate = sum(
-        tenant.users / (tenant.think_s + _service_s(profile.provider.latency, _jobs(tenant)))
+        tenant.users / (tenant.think_s + service_s(profile.provider.latency, jobs_of(tenant)))
         for tenant in profile.tenants
         if tenant.users is not None and is_active(tenant, phase)
     )
@@ -60,43 +56,7 @@ def _closed_rate(profile: Profile, phase: str, capacity: float | None) -> float:
 
 
 def _capacity(profile: Profile) -> float | None:
-    """By what binds first, for the profile's requests as they come, tenant by tenant."""
-    jobs = [job for tenant in profile.tenants[:DRAWS] for job in _jobs(tenant)]
-    limits = _limits(profile.provider, jobs) if jobs else []
-    return min(limits) if limits else None
-
-
-def _limits(provider: ProviderConfig, jobs: list[Job]) -> list[float]:
-    found: list[float] = []
-    if provider.slots is not None:
-        found.append(provider.slots / _service_s(provider.latency, jobs))
-    if provider.policy == "none":
-        return found
-    if provider.requests_per_minute is not None:
-        found.append(provider.requests_per_minute / 60)
-    if provider.tokens_per_minute is not None:
-        found.append(provider.tokens_per_minute / 60 / fmean(_charge(job) for job in jobs))
-    if provider.input_tokens_per_minute is not None:
-        found.append(provider.input_tokens_per_minute / 60 / fmean(job.input_tokens for job in jobs))
-    if provider.output_tokens_per_minute is not None:
-        found.append(provider.output_tokens_per_minute / 60 / fmean(job.output_tokens for job in jobs))
-    return found
-
-
-def _charge(job: Job) -> float:
-    """As OpenAI counts: the longer of what may be produced and a quarter of the prompt's characters."""
-    return max(job.declared_output_tokens or job.output_tokens, job.input_tokens)
-
-
-def _service_s(latency: LatencyConfig, jobs: list[Job]) -> float:
-    tokens = fmean(job.output_tokens for job in jobs)
-    prefill = latency.prefill_ms_per_1000_tokens * fmean(job.input_tokens for job in jobs) / 1_000
-    mean_ms = latency.first_token_ms + prefill + latency.inter_token_ms * max(0.0, tokens - 1)
-    return max(mean_ms, 1.0) / 1_000
-
-
-def _jobs(tenant: Tenant) -> list[Job]:
-    if tenant.workload is None:
-        return []
-    workload, random = workloads.make(tenant.workload), Random(f"demand/{tenant.name}")
-    return [workload.draw(random, 0) for _ in range(DRAWS)]
+    """By what binds first."""
+    jobs = jobs_in(profile)
+    found = (by_slots(profile.provider, jobs), by_limits(profile.provider, jobs))
+    return min((one for one in found if one is not None), default=None)

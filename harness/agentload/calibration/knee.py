@@ -69,6 +69,8 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     ended_by: EndedBy
     limit_per_s: float | None = None
     """Answers per second from which on the target refuses: a limit of its own. None: it refused nothing."""
+    waited: float = 0.0
+    """Share of the time in which the load generator waited for a processor: how busy this machine was."""
     steps: tuple[Step, ...] = ()
 
 

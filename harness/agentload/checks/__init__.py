@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from agentload.extensive import grown
+from agentload.extensive import Growth, grown
 from agentload.model import Run, Severity, Spec, Verdict
 from agentload.promises import Truth
 from agentload.registry import Seam
@@ -75,8 +75,10 @@ class Check(BaseModel, ABC):
     answer later): a pass then stands, and only a failure is judged again without those moments."""
 
     extensive: ClassVar[tuple[str, ...]] = ()
-    """Parameters that grow with the load (requests held, slots, a limit), for `--scale`. Shares, latencies
-    and the sizes of single requests stay as they are."""
+    """Parameters that grow with the load (requests held, a limit), for `--scale`. Shares, latencies and the
+    sizes of single requests stay as they are."""
+    extensive_slots: ClassVar[tuple[str, ...]] = ()
+    """Those that are calls at once."""
 
     rests_on: ClassVar[frozenset[Truth]] = frozenset()
     """What the gateway must be known to have been told. Where a target declares nothing of any of these, the
@@ -92,9 +94,11 @@ class Check(BaseModel, ABC):
         """`rests_on`, without what this check has been told by its own parameters."""
         return self.rests_on
 
-    def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
-        """The same question about `load` times the load, in phases that last `time` times as long."""
-        return self.model_copy(update={name: grown(getattr(self, name), load) for name in self.extensive})
+    def scaled(self, by: Growth) -> Self:
+        """The same question about a profile that is scaled so."""
+        new = {name: grown(getattr(self, name), by.load) for name in self.extensive}
+        new |= {name: grown(getattr(self, name), by.slots) for name in self.extensive_slots}
+        return self.model_copy(update=new)
 
     @abstractmethod
     def judge(self, run: Run) -> Verdict:

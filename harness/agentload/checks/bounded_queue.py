@@ -15,7 +15,7 @@ from agentload.evidence.intervals import Interval, Step, highest, means
 from agentload.evidence.statistics import enough, percentiles, slope
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, plural, seconds, undecided
-from agentload.extensive import grown
+from agentload.extensive import Growth, grown
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
 from agentload.promises import Truth
 from agentload.scheduler.config import ClassConfig
@@ -52,10 +52,10 @@ class BoundedQueue(Check):
     slack: int = Field(default=16, ge=0)
     """Requests that may be on their way at one instant."""
 
-    def scaled(self, load: float, time: float) -> Self:
+    def scaled(self, by: Growth) -> Self:
         """More may be on their way under more load; under less, those of one hiccup are as many as ever."""
-        more = max(self.slack, grown(self.slack, load))
-        return super().scaled(load, time).model_copy(update={"slack": more})
+        more = max(self.slack, grown(self.slack, by.load))
+        return super().scaled(by).model_copy(update={"slack": more})
 
     def judge(self, run: Run) -> Verdict:
         """Depth, age and growth, phase by phase."""

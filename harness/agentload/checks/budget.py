@@ -15,7 +15,7 @@ from agentload.evidence.history import tenant_names
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, undecided
-from agentload.extensive import grown
+from agentload.extensive import Growth, grown
 from agentload.model import Evidence, RequestRecord, Run, Status, Verdict
 from agentload.promises import Truth
 from agentload.scheduler.budget_config import Per
@@ -52,11 +52,12 @@ class Budget(Check):
     min_spent: float = Field(default=0.8, ge=0, le=1)
     """Share of the budget that must be spent before anything is refused for its sake, 0..1."""
 
-    def scaled(self, load: float, time: float) -> Self:
+    def scaled(self, by: Growth) -> Self:
         """What is spent in a whole run grows with both. A run's budget is one user's, who does as ever."""
         if self.of == "run":
             return self
-        spent = {"tokens": grown(self.tokens, load * time), "calls": grown(self.calls, load * time)}
+        more = by.load * by.time
+        spent = {"tokens": grown(self.tokens, more), "calls": grown(self.calls, more)}
         return self.model_copy(update=spent)
 
     def judge(self, run: Run) -> Verdict:

@@ -30,7 +30,7 @@ class ClassBorrow(Check):
     rests_on = frozenset({Truth.CLASSES})
     needs_ledger = True
     stalls_only_worsen = True
-    extensive = ("slots",)
+    extensive_slots = ("slots",)
 
     classes: tuple[str, ...] = Field(default=("batch",), min_length=1)
     """The classes that borrow, taken together."""

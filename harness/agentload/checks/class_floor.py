@@ -44,7 +44,7 @@ class ClassFloor(Check):
     rests_on = frozenset({Truth.CLASSES})
     needs_ledger = True
     stalls_only_worsen = True
-    extensive = ("slots",)
+    extensive_slots = ("slots",)
 
     service_class: str = "guaranteed"
     floor: float | None = Field(default=None, gt=0, le=1)

@@ -33,7 +33,7 @@ class ClassReclaim(Check):
     rests_on = frozenset({Truth.CLASSES})
     needs_ledger = True
     stalls_only_worsen = True
-    extensive = ("slots",)
+    extensive_slots = ("slots",)
 
     service_class: str = "guaranteed"
     phase: PhaseName = "return"

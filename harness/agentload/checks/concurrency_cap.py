@@ -29,7 +29,7 @@ class ConcurrencyCap(Check):
     rests_on = frozenset({Truth.SLOTS, Truth.TENANT_SLOTS})
     needs_ledger = True
     zero_tolerance = True
-    extensive = ("total", "per_tenant")
+    extensive_slots = ("total", "per_tenant")
 
     total: int | None = Field(default=None, ge=1)
     """By default the slots of all pools of the profile's gateway."""

@@ -23,6 +23,7 @@ from agentload.evidence.intervals import Interval, intersect, merge
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, listed, seconds, undecided
+from agentload.extensive import Growth
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
 
 _RETRYABLE = frozenset({0, 408, 429, 500, 502, 503, 504})
@@ -47,9 +48,9 @@ class NoStarvation(Check):
     """By default every recorded phase."""
     max_wait_s: float = Field(default=5.0, gt=0)
 
-    def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
+    def scaled(self, by: Growth) -> Self:
         """It is a gap between services, and they are as much rarer as the load is less."""
-        return self.model_copy(update={"max_wait_s": self.max_wait_s / min(1.0, load)})
+        return self.model_copy(update={"max_wait_s": self.max_wait_s / min(1.0, by.load)})
 
     def judge(self, run: Run) -> Verdict:
         """The longest wait between services of each tenant, and the tenants at zero."""

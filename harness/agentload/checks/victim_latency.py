@@ -13,11 +13,12 @@ from agentload.evidence.statistics import distribution, enough, percentile
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, evidence_of, finite, listed, milliseconds, undecided
 from agentload.evidence.victims import Comparison, compare, invalid, unsaturated
+from agentload.extensive import Growth
 from agentload.model import Evidence, Outcome, Run, Status, Verdict
 
 MS = 1_000_000
-TURN_MS = 120.0
-"""What a turn of every tenant takes at the capacity of `noisy-neighbor`, 53 calls/s: some six calls."""
+TURN_MS = 160.0
+"""Two turns of four tenants, some eight calls, at the capacity of `noisy-neighbor`: 53 calls a second."""
 PHASES = {"baseline": 10.0, "noise": 10.0}
 TENANTS = {"quiet-1": 1.0, "quiet-2": 1.0, "flood": 1.0}
 
@@ -39,12 +40,14 @@ class VictimLatency(Check):
     max_single_ratio: float = Field(default=3.0, gt=1)
     grace_ms: float = Field(default=20.0, ge=0)
 
-    def scaled(self, load: float, time: float) -> Self:  # noqa: ARG002
+    def scaled(self, by: Growth) -> Self:
         """Where calls are further apart it takes longer to be one's turn.
 
-        Fair queueing cannot spare a victim the wait for a call of each of the others.
+        Fair queueing cannot spare a victim, or its second request at a time, a call of each of the others.
         """
-        return self if load >= 1 else self.model_copy(update={"grace_ms": max(self.grace_ms, TURN_MS / load)})
+        if by.load >= 1:
+            return self
+        return self.model_copy(update={"grace_ms": max(self.grace_ms, TURN_MS / by.load)})
 
     def judge(self, run: Run) -> Verdict:
         """Compare the p95 of both phases, pooled and for each victim."""

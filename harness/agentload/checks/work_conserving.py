@@ -55,7 +55,7 @@ class WorkConserving(Check):
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
-    extensive = ("slots", "tenant_slots")
+    extensive_slots = ("slots", "tenant_slots")
 
     phases: tuple[PhaseName, ...] = ()
     """By default every recorded phase."""
