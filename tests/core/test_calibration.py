@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +16,8 @@ from agentload.calibration import ramp
 from agentload.calibration.decision import HEADROOM, MOST, Decision, TooSmallError, decide
 from agentload.calibration.demand import Demand, demand_of
 from agentload.calibration.knee import Carried, EndedBy, Step, carried
+from agentload.caps import Caps
+from agentload.errors import UsageError
 from agentload.model import NS, Outcome, Profile, RequestRecord
 from agentload.order import Options, prepare
 from agentload.profile.scale import scaled
@@ -363,3 +366,33 @@ def test_the_command_line_of_the_report_has_the_factor(given: tuple[str, ...]) -
     assert again.plan.fingerprint == prepared.plan.fingerprint
     assert prepared.scale is not None
     assert prepared.scale["asked"] == "auto"
+
+
+# --------------------------------------------------------------------------- what is refused beforehand
+
+
+def test_nothing_is_calibrated_with_somebody_elses_workers_or_provider(tmp_path: Path) -> None:
+    quiet = calibration.Console(quiet=True)
+    options = Options(profile="steady", scale="auto", expect_workers=2)
+    with pytest.raises(UsageError, match="with --expect-workers say a factor"):
+        calibration.settle(options, prepare(options), quiet)
+    (tmp_path / "gateway.yaml").write_text("base_url: http://127.0.0.1:8080\nprovider: external\n")
+    theirs = Options(
+        profile="steady", scale="auto", target=str(tmp_path / "gateway.yaml"), allow_hosts=("external",)
+    )
+    with pytest.raises(UsageError, match="with somebody else's say a factor"):
+        calibration.measure(theirs, prepare(theirs), [calibration.asked(prepare(theirs))], quiet)
+
+
+def test_a_ramp_keeps_the_caps(monkeypatch: pytest.MonkeyPatch) -> None:
+    ramped: list[float] = []
+
+    def seen(_o: Any, _p: Any, steps: tuple[float, ...], *_: Any) -> Carried:
+        ramped.extend(steps)
+        return Carried(per_s=1.0, ended_by=EndedBy.TOP)
+
+    monkeypatch.setattr(calibration, "_ramped", seen)
+    options = Options(profile="noisy-neighbor", scale="auto", caps=Caps(rate=200))
+    prepared = prepare(options)
+    calibration.measure(options, prepared, [calibration.asked(prepared)], calibration.Console(quiet=True))
+    assert max(ramped) == 200

@@ -69,12 +69,9 @@ def measure(options: Options, prepared: Prepared, asks: Sequence[Ask], console: 
 
     Raises InconclusiveError when nothing can be said, UnreachableError as a run does, KeyboardInterrupt.
     """
-    if options.expect_workers:
-        raise UsageError(
-            "--scale auto: calibrates with workers of its own; with --expect-workers say a factor"
-        )
-    top_per_s = max(ask.demand.peak_per_s for ask in asks) * MOST / HEADROOM
-    steps = ramp.rates(min(top_per_s, prepared.caps.rate or top_per_s))
+    _refuse(options, prepared)
+    wanted = max(ask.demand.peak_per_s for ask in asks) * MOST / HEADROOM
+    steps = ramp.rates(wanted if prepared.caps.rate is None else min(wanted, prepared.caps.rate))
     console.print(
         f"calibrating: {steps[0]:,.0f} to {steps[-1]:,.0f} requests/s in {len(steps) * ramp.STEP_S:g} s, "
         "or until the target falls behind",
@@ -82,6 +79,19 @@ def measure(options: Options, prepared: Prepared, asks: Sequence[Ask], console: 
     )
     with TemporaryDirectory(prefix="agentload-calibration-") as folder:
         return _ramped(options, prepared, steps, RunDir(Path(folder)), console)
+
+
+def _refuse(options: Options, prepared: Prepared) -> None:
+    """Where a calibration would need what is not here, or cost what is not ours."""
+    if options.expect_workers:
+        raise UsageError(
+            "--scale auto: calibrates with workers of its own; with --expect-workers say a factor, e.g. 0.25"
+        )
+    if prepared.target is not None and prepared.target.provider.external:
+        raise UsageError(
+            "--scale auto: calibrates with our provider behind the target; with somebody else's say a "
+            "factor, e.g. 0.25"
+        )
 
 
 def _ramped(
