@@ -32,6 +32,7 @@ def lines(what: str) -> Iterator[str]:
         "arrivals": lambda: _seam("arrivals"),
         "faults": _faults,
         "experiments": lambda: _seam("experiments"),
+        "flavours": lambda: _seam("flavours"),
     }
     if what not in kinds:
         raise UsageError(f"list {what}: no such kind{did_you_mean(what, sorted(kinds))}")

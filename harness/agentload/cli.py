@@ -384,7 +384,8 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="profiles, checks, experiments, mutants, policies, behaviours, workloads, arrivals or faults"
+            help="profiles, checks, experiments, mutants, policies, behaviours, workloads, arrivals, faults "
+            "or flavours"
         ),
     ] = "profiles",
 ) -> None:

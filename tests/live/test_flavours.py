@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentload import targets
+from agentload import doctor, targets
+from agentload.doctor.findings import Grade, findings
 from agentload.model import Outcome, RequestRecord, Spec
+from agentload.order import Options
 from driver_scene import config, driver_for, events_of, open_tenant, profile, records
 from provider_helpers import ProviderProcess
 
@@ -97,3 +99,19 @@ def test_every_attempt_is_in_the_ledger_and_ended_there_as_its_client_says(name:
     streamed = [r for r in kept if r.stream and r.outcome is Outcome.ANSWERED]
     assert bool(streamed) is (name in ("responses", "messages"))
     assert all(r.first_token_ns is not None and r.first_token_ns < r.ended_ns for r in streamed)
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    with ProviderProcess() as provider:
+        where = f"base_url: {provider.url}\nprovider: {{running: '{provider.url}'}}\n"
+        file.write_text(where + FLAVOURS[name])
+        seen = doctor.examine(Options(profile="noisy-neighbor", target=str(file)), 4)
+    found = {one.about: one for one in findings(seen)}
+    good = ("reachable", "authenticated", "our provider", "marker", "usage")
+    assert {about: found[about].grade for about in good} == dict.fromkeys(good, Grade.GOOD), found
+    assert "exact" in found["marker"].said
+    streams, leaves = found["streaming"], found["client leaves"]
+    assert streams.grade is (Grade.GOOD if name in ("responses", "messages") else Grade.NOTE)
+    assert ("cancel-upstream will fail" in leaves.said) is (name in ("background", "jobs")), leaves

@@ -254,14 +254,13 @@ class ReplyReader:
 
     def _on_event(self, event: Event, now_ns: int) -> None:
         try:
-            if self._flavour.read_event(event.kind, event.data, self._heard):
-                self._text_came(now_ns)
+            said = self._flavour.read_event(event.kind, event.data, self._heard)
         except NOT_JSON:
-            self.fail("malformed-answer")
-
-    def _text_came(self, now_ns: int) -> None:
-        if not self.token_arrivals_ns or self.token_arrivals_ns[-1] != now_ns:
-            self.token_arrivals_ns.append(now_ns)
+            return self.fail("malformed-answer")
+        came_ns = self.token_arrivals_ns
+        if said and (not came_ns or came_ns[-1] != now_ns):
+            came_ns.append(now_ns)
+        return None
 
     # ----------------------------------------------------------------------- the end
 

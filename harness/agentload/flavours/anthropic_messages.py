@@ -55,7 +55,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class AnthropicMessages(Flavour):
-    """`flavour: anthropic-messages`. Errors are named by their `type`: `overloaded_error`."""
+    """Anthropic's messages, plain and streamed; errors are named by their type."""
 
     path: ClassVar[str | None] = "/messages"
     tail: ClassVar[str | None] = "/v1/messages"

@@ -38,7 +38,7 @@ class Call(Noun):
 
 
 class Http(Flavour):
-    """`flavour: http`. There are no streams."""
+    """Any API that takes JSON and answers with JSON, without streams; the target says what and where."""
 
     path: ClassVar[str | None] = None
 

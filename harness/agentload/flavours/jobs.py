@@ -59,7 +59,7 @@ class Names(Noun):
 
 
 class Jobs(Flavour):
-    """`flavour: jobs`. There are no streams; the answer is the result of the job."""
+    """Work accepted with a 202 and an id, asked after until it has ended; the target says the names."""
 
     path: ClassVar[str | None] = "/jobs"
     tail: ClassVar[str | None] = "/v1/jobs"

@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(_Reply).decode
 
 
 class OpenaiChat(Flavour):
-    """`flavour: openai-chat`, which is what a target speaks that does not say."""
+    """OpenAI's chat completions, plain and streamed: what a target speaks that does not say."""
 
     path: ClassVar[str | None] = "/chat/completions"
     tail: ClassVar[str | None] = "/chat/completions"

@@ -62,7 +62,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class OpenaiResponses(Flavour):
-    """`flavour: openai-responses`."""
+    """OpenAI's responses, plain and streamed; with `background: true` begun, and asked after."""
 
     path: ClassVar[str | None] = "/responses"
     tail: ClassVar[str | None] = "/v1/responses"
