@@ -1,4 +1,4 @@
-"""What the user of an official SDK sees of every fault, at each API, plain and streamed; and the ledger's side.
+"""What an official SDK's user sees of every fault, at each API, plain and streamed; and the ledger's side.
 
 All calls are made side by side, because the SDKs wait before they try again (once, here): each is made under
 a tenant of its own, and its fault hits that tenant only.
