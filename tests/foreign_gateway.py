@@ -16,6 +16,8 @@ from agentload import profile
 from process_facts import wait_until
 from real_gateways import free_port, listens
 
+JSON = "metrics: {url: /debug/queue, waiting: waiting, queue_age_s: oldest_age_s, in_flight: in_flight}\n"
+"""The same as a JSON page has it."""
 METRICS = """\
 metrics:
   url: /metrics
@@ -33,7 +35,9 @@ class Foreign:
 
 
 @contextmanager
-def serving(profile_name: str, folder: Path, *, jobs: bool = False, extra: str = "") -> Generator[Foreign]:
+def serving(
+    profile_name: str, folder: Path, *, jobs: bool = False, mutant: str | None = None, metrics: str = METRICS
+) -> Generator[Foreign]:
     """`agentload serve` with the profile's own limits; its target file names metrics, health and process."""
     chosen = profile.load(profile.find(profile_name), [])
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,15 +45,16 @@ def serving(profile_name: str, folder: Path, *, jobs: bool = False, extra: str =
     port, provider = free_port(), free_port()
     words = [sys.executable, "-P", "-m", "agentload.gateway", "--config", "gateway.json", "--port", str(port)]
     words += ["--upstream", f"http://127.0.0.1:{provider}", *(["--jobs-db", "jobs.db"] if jobs else [])]
+    words += [] if mutant is None else ["--mutant", mutant]
     # As an init script would: the gateway's number is in its pid file, and the script ends.
     script = folder / "start"
     script.write_text(f"#!/bin/sh\n{shlex.join(words)} > gateway.log 2>&1 &\necho $! > gateway.pid\n")
     script.chmod(0o700)
     target = folder / "target.yaml"
     target.write_text(
-        f"base_url: http://127.0.0.1:{port}\nhealth: /healthz\n{METRICS}"
+        f"base_url: http://127.0.0.1:{port}\nhealth: /healthz\n{metrics}"
         f"process: {{pid_file: gateway.pid, restart: ./start}}\n"
-        f"tenant_header: X-Tenant\nprovider: {{listens: '127.0.0.1:{provider}'}}\n{extra}"
+        f"tenant_header: X-Tenant\ndeclares: profile\nprovider: {{listens: '127.0.0.1:{provider}'}}\n"
     )
     process = subprocess.Popen(["./start"], cwd=folder)
     process.wait()

@@ -33,6 +33,8 @@ COMMANDS: Mapping[str, list[str]] = {
 CONFIGS = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
 _ANOTHER_SERVER = "server 127.0.0.1:{provider} max_fails=0;"
 _SAME_FOR_ALL = "generic_key: {descriptor_key: tenant, descriptor_value: all}"
+_FIRST_RULE = "    http-request set-var(txn.tenant) str(nobody)"
+_EXPORTER = "    http-request use-service prometheus-exporter if { path /metrics }"
 Changes = Mapping[str, str]
 """What stands in the preset → what stands there instead; `{provider}` is the provider's port."""
 
@@ -63,6 +65,13 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
         {
             "sc0_gpc0_rate gt 65": "sc0_gpc0_rate gt 999999",
             "    maxconn 4096": "    maxconn 4096\n    stats socket unix@stats",
+        },
+    ),
+    "haproxy, no limit, metrics": (
+        "haproxy",
+        {
+            "sc0_gpc0_rate gt 65": "sc0_gpc0_rate gt 999999",
+            _FIRST_RULE: f"{_EXPORTER}\n{_FIRST_RULE}",
         },
     ),
     "haproxy, no abortonclose": ("haproxy", {"option abortonclose": "no option abortonclose"}),

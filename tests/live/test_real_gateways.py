@@ -159,6 +159,25 @@ def test_the_queue_seen_from_outside_is_the_one_that_haproxy_counts(tmp_path: Pa
     assert (agreement.median <= 1, agreement.p95 <= 3) == (True, True), agreement
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_gauge_of_a_target_file_is_drawn_and_compared(tmp_path: Path) -> None:
+    """The same flood, its queue as the target file names it: read over HTTP, ten times a second, beside the load."""
+    with running("haproxy, no limit, metrics", tmp_path / "gateway", free_port()) as target:
+        series = 'haproxy_backend_current_queue{proxy="provider"}'
+        target.write_text(f"{target.read_text()}\nmetrics: {{url: /metrics, waiting: '{series}'}}\n")
+        report = run_profile(
+            tmp_path, target, "noisy-neighbor", "--set", "provider.tokens_per_minute=9000000"
+        )
+    own = [one.values["waiting"] for one in rundir.load(tmp_path / "run").samples if "waiting" in one.values]
+    assert max(own) > 100
+    gauge = report["hidden_queue"]["gauge"]
+    assert gauge["name"] == "waiting"
+    assert gauge["n"] >= 200
+    # One reading takes some milliseconds, in which several of 280 requests a second come or go.
+    assert (gauge["depth_difference_median"] <= 2, gauge["depth_difference_p95"] <= 10) == (True, True), gauge
+
+
 SHARP_NS = 4_000_000
 """At 280 requests a second a reading that took longer is one request off by itself."""
 

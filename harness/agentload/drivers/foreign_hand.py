@@ -18,6 +18,7 @@ from agentload.drivers import proc
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.errors import UnreachableError, UsageError
 from agentload.gateway_faults import Act
+from agentload.targets._process import ProcessRef
 
 GONE_S = 5.0
 """How long a process may take to end that was killed."""
@@ -56,9 +57,10 @@ class ForeignHand:
         self._process.family()
 
     def _pause(self) -> None:
+        family = self._found()
         self.prepare()
         assert self._guard is not None
-        self._guard.watch(self._found())
+        self._guard.watch(family)
         self._process.send(signal.SIGSTOP)
 
     def _resume(self) -> None:
@@ -82,15 +84,26 @@ class ForeignHand:
         started = Started(shlex.split(str(ref.restart)), ref.folder)
         try:
             self._ready()
-            self._process.find()
         except UnreachableError as error:
             raise UnreachableError(*error.lines, *started.last_words()) from None
-        except UsageError as error:
-            # `pid:` names the one that was killed: what we have started is the gateway, if it still runs.
-            if not started.runs():
-                raise UnreachableError(f"{error}: after a restart say it with pid_file or name") from None
-            self._process.take(started.pid)
+        self._locate(started)
         self._down = False
+
+    def _locate(self, started: Started) -> None:
+        """Which process it is now: as the file says, or what we have started where that is it."""
+        until_s = time.monotonic() + GONE_S
+        while True:
+            try:
+                self._process.find()
+                return
+            except UsageError as error:
+                if started.is_itself(self._process.ref):
+                    self._process.take(started.pid)
+                    return
+                if time.monotonic() > until_s:
+                    mend = "after a restart it is known by pid_file or name"
+                    raise UnreachableError(f"{error}: {mend}", *started.last_words()) from None
+            time.sleep(0.02)
 
     def _found(self) -> list[int]:
         family = self._process.family()
@@ -126,6 +139,10 @@ class Guard:
         self._process.wait()
 
 
+_OUTLIVING: list[subprocess.Popen[bytes]] = []
+"""What is meant to run on when we end; Python would complain of one that it finds forgotten."""
+
+
 class Started:
     """A command that was started and outlives us: the gateway itself, or what has started it and ended."""
 
@@ -144,15 +161,19 @@ class Started:
         except OSError as error:
             said = os.strerror(error.errno or 0).lower()
             raise UnreachableError(f"process.restart {words[0]}: cannot be run: {said}") from None
+        _OUTLIVING.append(self._process)
 
     @property
     def pid(self) -> int:
         """Its number."""
         return self._process.pid
 
-    def runs(self) -> bool:
-        """It has not ended."""
-        return self._process.poll() is None
+    def is_itself(self, ref: ProcessRef) -> bool:
+        """It stays, and is what the file means: not a script whose child the gateway is."""
+        found = None if self._process.poll() is not None else proc.look(self.pid)
+        if found is None or ref.pid_file is not None:
+            return False
+        return ref.name is None or proc.is_called(found, ref.name)
 
     def last_words(self) -> list[str]:
         """How it ended, if it did."""
