@@ -17,6 +17,7 @@ from fake_provider.wire import (
     RequestHeaders,
     Unreadable,
     bearer_key,
+    error_page,
     retry_count,
     retry_fields,
 )
@@ -153,7 +154,9 @@ class AnthropicMessages:
         return _with_id(wrong.body, call)
 
     def refusal(self, refusal: Refusal) -> tuple[Headers, bytes]:
-        """Retry-After as the refusal has it, and the error body."""
+        """Retry-After as the refusal has it, and the error body (of a 502 a page, no JSON)."""
+        if refusal.status == _PAGE:
+            return [], error_page(refusal.status)
         details = {"error_code": "enforced_spend_limit_reached"} if refusal.reason is Reason.QUOTA else None
         body = error_body(_KINDS[refusal.reason], _message(refusal), details)
         return retry_fields(refusal), _with_id(body, refusal.call)
@@ -254,6 +257,7 @@ def _request_id(call: Call) -> str:
 
 # -------------------------------------------------------------------------------------------------- errors
 
+_PAGE = 502
 _KINDS: dict[Reason, str] = {
     Reason.TOKENS: "rate_limit_error",
     Reason.INPUT_TOKENS: "rate_limit_error",
@@ -265,6 +269,9 @@ _KINDS: dict[Reason, str] = {
     Reason.SERVER_ERROR: "api_error",
     Reason.QUOTA: "rate_limit_error",
     Reason.SLOW_DOWN: "rate_limit_error",
+    Reason.PERMISSION: "permission_error",
+    Reason.TIMEOUT: "timeout_error",
+    Reason.CONTEXT: "invalid_request_error",
     Reason.KEY: "authentication_error",
     Reason.MODEL_NOT_FOUND: "not_found_error",
     Reason.INVALID: "invalid_request_error",
@@ -277,6 +284,8 @@ _MESSAGES: dict[Reason, str] = {
     Reason.SERVER_ERROR: "Internal server error",
     Reason.QUOTA: "Your organization has reached its spend limit.",
     Reason.SLOW_DOWN: "Number of requests has grown too fast; this exceeds the acceleration limit. " + _MORE,
+    Reason.PERMISSION: "Your API key does not have permission to use the specified resource.",
+    Reason.TIMEOUT: "Request timed out",
     Reason.KEY: "invalid x-api-key",
     Reason.INVALID: "Invalid request",
 }
@@ -329,6 +338,12 @@ def _with_id(body: bytes, call: Call) -> bytes:
 def _message(refusal: Refusal) -> str:
     if refusal.reason is Reason.MODEL_NOT_FOUND:
         return f"model: {refusal.call.request.model}"
+    if refusal.context_tokens is not None:
+        request, most = refusal.call.request, refusal.context_tokens
+        if request.input_tokens > most:
+            return f"prompt is too long: {request.input_tokens} tokens > {most} maximum"
+        asked = f"{request.input_tokens} + {request.max_tokens} > {most}"
+        return f"input length and `max_tokens` exceed context limit: {asked}"
     if refusal.shortage is None:
         return _MESSAGES[refusal.reason]
     return _limit_message(refusal.shortage)

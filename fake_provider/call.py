@@ -36,6 +36,12 @@ class Reason(StrEnum):
     """The account's money is spent; waiting does not help."""
     SLOW_DOWN = "slow_down"
     """The caller's load grew too fast."""
+    PERMISSION = "permission"
+    """The key may not do this."""
+    TIMEOUT = "timeout"
+    """The provider took too long, by its own clock."""
+    CONTEXT = "context"
+    """Prompt and answer do not fit the model's context."""
     KEY = "key"
     """The API key is not (or no longer) valid."""
     MODEL_NOT_FOUND = "model_not_found"
@@ -100,6 +106,11 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         )
 
     @property
+    def most_tokens(self) -> int:
+        """Prompt and the longest answer that was asked for."""
+        return self.input_tokens + (self.max_tokens or 0)
+
+    @property
     def overloaded_status(self) -> int:
         """What its API answers when the provider has no room: 529 at Anthropic, 503 at OpenAI."""
         return 529 if self.endpoint == "messages" else 503
@@ -149,6 +160,7 @@ class Call:
 
     __slots__ = (
         "_draw_key",
+        "charged_output",
         "cut",
         "entry",
         "finish_reason",
@@ -175,6 +187,8 @@ class Call:
         """`length` when `max_tokens` cut the answer short, else `stop`."""
         self.produced = 0
         """Tokens handed to the transport so far."""
+        self.charged_output = 0
+        """Tokens of which the limits have been told."""
         self.timing: ReplyTiming | None = None
         """None until it enters service."""
         self.cut: Cut | None = None
@@ -240,6 +254,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     shortage: Shortage | None = None
     """The limit behind TOKENS, INPUT_TOKENS, OUTPUT_TOKENS, REQUESTS and TOO_LARGE."""
+    code: str | None = None
+    """A code of the provider's own instead of the usual one for the reason."""
+    context_tokens: int | None = None
+    """The context behind CONTEXT."""
     retry_after_s: int | None = None
     """What Retry-After says; None: no such header."""
     retry_after_ms: int | None = None

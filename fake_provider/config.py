@@ -84,6 +84,8 @@ class ProviderConfig(BaseModel):
     models: tuple[str, ...] = ("fake-model",)
     any_model: bool = True
     """Serve any model name; False: 404 for names not in `models`."""
+    context_tokens: int | None = Field(default=None, ge=1)
+    """Prompt and max_tokens together are at most so long, else 400; None: any length."""
     default_output_tokens: int = Field(default=64, ge=1)
     """Output of a call whose message carries no marker and no max_tokens."""
     latency: LatencyConfig = LatencyConfig()

@@ -17,10 +17,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from fake_provider import faults, policies
-from fake_provider.budget import NS, Headers
+from fake_provider.budget import Headers
 from fake_provider.call import (
     Call,
     CallRequest,
@@ -39,9 +37,10 @@ from fake_provider.fault_timeline import FaultTimeline
 from fake_provider.faults import Fault, ResetConnection
 from fake_provider.ledger import Ending, Entry, Ledger
 from fake_provider.marker import Marker
+from fake_provider.meter import OutputMeter
+from fake_provider.promise import not_before_ns, promising
 from fake_provider.reply import ReplyTiming
 
-NS_PER_MS = 1_000_000
 _VISITS_KEPT = 20_000
 """Markers remembered: a gateway sends a call again within moments, and memory must not grow with calls."""
 # What the caller has seen of a status line once the answer ended so; RESET leaves it as it was.
@@ -76,6 +75,7 @@ class Provider:
         self._passed_ns = now_ns
         self._queue: dict[int, Call] = {}
         """Calls that wait for a slot, by number: in order of arrival, and each can leave at once."""
+        self._meter = OutputMeter()
         self.reset(now_ns, run, config)
 
     # ------------------------------------------------------------------------------------------- a call's way
@@ -94,11 +94,16 @@ class Provider:
                 call=call,
                 status=decision.status,
                 reason=decision.reason,
+                code=decision.code,
                 retry_after_s=decision.retry_after_s,
             )
             return self._refuse(now_ns, refusal, Ending.FAULTED, fault.kind)
         if not self.serves(request.model):
             refusal = Refusal(call=call, status=404, reason=Reason.MODEL_NOT_FOUND)
+            return self._refuse(now_ns, refusal, Ending.INVALID, refusal.reason)
+        window = self.config.context_tokens
+        if window is not None and request.most_tokens > window:
+            refusal = Refusal(call=call, status=400, reason=Reason.CONTEXT, context_tokens=window)
             return self._refuse(now_ns, refusal, Ending.INVALID, refusal.reason)
         return self._admit(now_ns, call)
 
@@ -136,7 +141,7 @@ class Provider:
         """So many more tokens of the answer go out."""
         call.produced += tokens
         call.ledger.produced(call.entry, tokens)
-        self.policy.produced(now_ns, call.request.caller, tokens)
+        self._meter.charge(now_ns, call, call.produced, self.policy)
 
     def ended(self, now_ns: int, call: Call, ending: Ending, reason: str | None = None) -> list[Call]:
         """An admitted call leaves, from service or from the queue. Returns the calls that now enter service.
@@ -147,6 +152,7 @@ class Provider:
             return []
         call.entry.reason = reason
         if self._queue.pop(call.number, None) is None:
+            self._meter.ended(now_ns, call, self.faults, self.policy)
             self._in_service -= 1
         call.ledger.ended(call.entry, now_ns, ending)
         return self.tick(now_ns)
@@ -180,6 +186,7 @@ class Provider:
     def snapshot(self, now_ns: int) -> dict[str, Any]:
         """The state of everything in numbers, without the ledger's entries and without secrets."""
         ledger = self.ledger
+        self._meter.look(now_ns, self.faults, self.policy)
         return {
             "run": ledger.run,
             "now_ns": now_ns,
@@ -291,6 +298,7 @@ class Provider:
 
     def _admit(self, now_ns: int, call: Call) -> Decision:
         caller, cost = call.request.caller, call.entry.charged_tokens
+        self._meter.look(now_ns, self.faults, self.policy)
         shortages = self.policy.shortages(now_ns, caller, cost)
         if shortages:
             return self._throttle(now_ns, call, max(shortages, key=_severity))
@@ -311,34 +319,17 @@ class Provider:
         reason = Reason.TOO_LARGE if shortage.wait_ns is None else shortage.limit
         refusal = Refusal(call=call, status=429, reason=reason, shortage=shortage)
         if shortage.wait_ns is not None:
-            refusal = self._promising(refusal, now_ns, shortage.wait_ns)
+            unix_ns = self.epoch_ns + now_ns
+            refusal = promising(refusal, shortage.wait_ns, style=self.config.retry_after, unix_ns=unix_ns)
         return self._refuse(now_ns, refusal, Ending.THROTTLED, reason)
-
-    def _promising(self, refusal: Refusal, now_ns: int, wait_ns: int) -> Refusal:
-        """The refusal with the wait in it, as the configuration wants it said."""
-        style = self.config.retry_after
-        if style == "none":
-            return refusal
-        if style == "date":
-            return replace(refusal, retry_at_s=-(-(self.epoch_ns + now_ns + wait_ns) // NS))
-        milliseconds = max(1, math.ceil(wait_ns / NS_PER_MS)) if style == "milliseconds" else None
-        seconds = max(1, math.ceil(wait_ns / NS))
-        return replace(refusal, retry_after_s=seconds, retry_after_ms=milliseconds)
-
-    def _not_before_ns(self, now_ns: int, refusal: Refusal) -> int | None:
-        """The instant that a refusal names, on the provider's clock; None: it names none."""
-        if refusal.retry_at_s is not None:
-            return refusal.retry_at_s * NS - self.epoch_ns
-        promised_ns = refusal.promised_ns()
-        return None if promised_ns is None else now_ns + promised_ns
 
     def _refuse(self, now_ns: int, refusal: Refusal, ending: Ending, reason: str) -> Refusal:
         call = refusal.call
         if ending is not Ending.INVALID:
             self.policy.refused(now_ns, call.request.caller)
-        not_before_ns = self._not_before_ns(now_ns, refusal)
-        if not_before_ns is not None:
-            call.ledger.promised(call.entry, call.request.caller, not_before_ns)
+        instant_ns = not_before_ns(refusal, now_ns=now_ns, epoch_ns=self.epoch_ns)
+        if instant_ns is not None:
+            call.ledger.promised(call.entry, call.request.caller, instant_ns)
         call.ledger.refused(call.entry, now_ns, ending, refusal.status, reason)
         return refusal
 
@@ -356,6 +347,8 @@ class Provider:
             draw=call.draw,
             slow=self.faults.slow_down_factor(now_ns, call),
         )
+
+        self._meter.started(call, self.policy)
 
     def _slot_free(self) -> bool:
         return self._slots is None or self._in_service < self._slots

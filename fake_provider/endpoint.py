@@ -12,7 +12,7 @@ from fake_provider.call import Call, Refusal, Reset, Step, Then
 from fake_provider.host import Host
 from fake_provider.ledger import Ending
 from fake_provider.transport import BEGIN, PEER, Begin, Peer
-from fake_provider.wire import MAX_BODY_BYTES, Frames, RequestHeaders, Unreadable, Wire
+from fake_provider.wire import MAX_BODY_BYTES, Frames, RequestHeaders, Unreadable, Wire, content_type
 
 SHUTDOWN = "shutdown"
 """The reason in the ledger of calls that the end of this program cut."""
@@ -170,7 +170,7 @@ class Exchange:
         return [*self._wire.headers(call, self._host.clock_ns(), self._headers), *self._limits]
 
     async def _reply(self, call: Call, status: int, body: bytes, fields: Headers | None = None) -> None:
-        await self._start(status, [_JSON, *(fields or []), *self._fields(call)], len(body))
+        await self._start(status, [content_type(body), *(fields or []), *self._fields(call)], len(body))
         await self._body(body, more=False)
 
     async def _start(self, status: int, fields: Headers, length: int | None) -> None:

@@ -25,7 +25,7 @@ from fake_provider.host import Host
 from fake_provider.ledger import Ending
 from fake_provider.openai_responses import OpenAIResponses, in_background
 from fake_provider.transport import PEER, Peer
-from fake_provider.wire import RequestHeaders, Unreadable
+from fake_provider.wire import RequestHeaders, Unreadable, content_type
 
 MOST_KEPT = 10_000
 KEPT_NS = 600 * NS
@@ -114,7 +114,7 @@ class Responses:
         headers: RequestHeaders | None = None,
         fields: dict[bytes, bytes] | None = None,
     ) -> Response:
-        response = Response(body, status, media_type="application/json")
+        response = Response(body, status, media_type=content_type(body)[1].decode())
         own = self._wire.headers(call, self._host.clock_ns(), headers or {})
         response.raw_headers += [*own, *(fields or {}).items()]
         return response

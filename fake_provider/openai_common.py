@@ -16,6 +16,7 @@ from fake_provider.wire import (
     RequestHeaders,
     Unreadable,
     bearer_key,
+    error_page,
     retry_count,
     retry_fields,
 )
@@ -118,14 +119,18 @@ class OpenAIWire:
         return wrong.body
 
     def refusal(self, refusal: Refusal) -> tuple[Headers, bytes]:
-        """Retry-After as the refusal has it, and the error body."""
+        """Retry-After as the refusal has it, and the error body (of 502 and 504 a page, no JSON)."""
+        if refusal.status in _PAGES:
+            return [], error_page(refusal.status)
         kind, code = _ERRORS[refusal.reason]
-        param = "model" if refusal.reason is Reason.MODEL_NOT_FOUND else None
-        return retry_fields(refusal), error_body(_message(refusal), kind, code, param)
+        return retry_fields(refusal), error_body(
+            _message(refusal), kind, refusal.code or code, _param(refusal)
+        )
 
 
 # -------------------------------------------------------------------------------------------------- errors
 
+_PAGES = (502, 504)
 _ERRORS: dict[Reason, tuple[str, str | None]] = {
     Reason.TOKENS: ("tokens", "rate_limit_exceeded"),
     Reason.INPUT_TOKENS: ("tokens", "rate_limit_exceeded"),
@@ -137,6 +142,9 @@ _ERRORS: dict[Reason, tuple[str, str | None]] = {
     Reason.SERVER_ERROR: ("server_error", None),
     Reason.QUOTA: ("insufficient_quota", "insufficient_quota"),
     Reason.SLOW_DOWN: ("rate_limit_error", "slow_down"),
+    Reason.PERMISSION: ("request_forbidden", "unsupported_country_region_territory"),
+    Reason.TIMEOUT: ("server_error", None),
+    Reason.CONTEXT: ("invalid_request_error", "context_length_exceeded"),
     Reason.KEY: ("invalid_request_error", "invalid_api_key"),
     Reason.MODEL_NOT_FOUND: ("invalid_request_error", "model_not_found"),
     Reason.INVALID: ("invalid_request_error", None),
@@ -149,6 +157,8 @@ _MESSAGES: dict[Reason, str] = {
     Reason.SERVER_ERROR: "The server had an error while processing your request. Sorry about that!",
     Reason.QUOTA: "You exceeded your current quota, please check your plan and billing details.",
     Reason.SLOW_DOWN: "Your requests grew too fast. Please go back to your earlier rate and raise it slowly.",
+    Reason.PERMISSION: "Country, region, or territory not supported",
+    Reason.TIMEOUT: "Request timed out.",
     Reason.KEY: "Incorrect API key provided. Find yours at https://platform.openai.com/account/api-keys.",
     Reason.INVALID: "Invalid request.",
 }
@@ -180,10 +190,24 @@ def model_not_found(name: str) -> str:
     return f"The model `{name}` does not exist or you do not have access to it."
 
 
+def _param(refusal: Refusal) -> str | None:
+    if refusal.reason is Reason.MODEL_NOT_FOUND:
+        return "model"
+    if refusal.reason is Reason.CONTEXT:
+        return "input" if refusal.call.request.endpoint == "responses" else "messages"
+    return None
+
+
 def _message(refusal: Refusal) -> str:
     model, shortage = refusal.call.request.model, refusal.shortage
     if refusal.reason is Reason.MODEL_NOT_FOUND:
         return model_not_found(model)
+    if refusal.context_tokens is not None:
+        request, most = refusal.call.request, refusal.context_tokens
+        asked = (
+            f"{request.most_tokens} tokens ({request.input_tokens} in the messages and the rest to answer)"
+        )
+        return f"This model's maximum context length is {most} tokens. However, you requested {asked}."
     if shortage is None:
         return _MESSAGES[refusal.reason]
     unit = "requests per min (RPM)" if shortage.limit is Reason.REQUESTS else "tokens per min (TPM)"

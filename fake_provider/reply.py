@@ -58,6 +58,13 @@ class ReplyTiming(msgspec.Struct, frozen=True, gc=False):
         """When token `i`, counted from 0, is due."""
         return self.first_ns + i * self.step_ns
 
+    def tokens_until(self, now_ns: int) -> int:
+        """How many tokens are due by that time."""
+        if now_ns < self.first_ns:
+            return 0
+        passed = (now_ns - self.first_ns) // self.step_ns if self.step_ns else self.output_tokens
+        return min(1 + passed, self.output_tokens)
+
     @property
     def end_ns(self) -> int:
         """When the last token is due: a plain call's whole answer, too."""

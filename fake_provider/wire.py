@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.utils import formatdate
+from http import HTTPStatus
 from typing import Protocol
 
 from fake_provider.budget import Headers
@@ -43,6 +44,17 @@ def retry_fields(refusal: Refusal) -> Headers:
     if refusal.retry_after_ms is not None:
         fields.append((b"retry-after-ms", b"%d" % refusal.retry_after_ms))
     return fields
+
+
+def error_page(status: int) -> bytes:
+    """What stands before an API says when the API does not answer: a page for people, no JSON."""
+    title = f"{status} {HTTPStatus(status).phrase}"
+    return f"<html>\n<head><title>{title}</title></head>\n<body><h1>{title}</h1></body>\n</html>\n".encode()
+
+
+def content_type(body: bytes) -> tuple[bytes, bytes]:
+    """The field for a body: an error page, or JSON."""
+    return b"content-type", b"text/html" if body.startswith(b"<") else b"application/json"
 
 
 class Unreadable(Exception):

@@ -26,6 +26,8 @@ class RefuseCall:
     status: int
     reason: Reason
     retry_after_s: int | None = None
+    code: str | None = None
+    """Instead of the API's usual code for the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,20 @@ def make(spec: FaultSpec, now_ns: int) -> Fault:
     end_ns = None if spec.seconds is None else start_ns + round(spec.seconds * NS)
     times = {"start_ns": start_ns, "end_ns": end_ns, "tenant": spec.tenant}
     return fault.model_validate({**spec.params, **times})
+
+
+_REASONS = {
+    403: Reason.PERMISSION,
+    408: Reason.TIMEOUT,
+    429: Reason.SLOW_DOWN,
+    504: Reason.TIMEOUT,
+    529: Reason.OVERLOADED,
+}
+
+
+def reason_of(status: int) -> Reason:
+    """Why a call gets that status, where nothing else is said."""
+    return _REASONS.get(status, Reason.SERVER_ERROR)
 
 
 def half(call: Call) -> int:

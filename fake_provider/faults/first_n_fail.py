@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr
 
-from fake_provider.call import Call, Reason
-from fake_provider.faults import AtArrival, Fault, RefuseCall
+from fake_provider.call import Call
+from fake_provider.faults import AtArrival, Fault, RefuseCall, reason_of
 
 
 class FirstNFail(Fault):
@@ -17,7 +17,7 @@ class FirstNFail(Fault):
     per: Literal["all", "request"] = "all"
     """`request` counts the calls of each logical request (the marker's tenant and seq) by itself; calls
     without a marker then pass."""
-    status: Literal[429, 500, 502, 503, 504] = 500
+    status: Literal[403, 408, 429, 500, 502, 503, 504, 529] = 500
 
     _failed: dict[tuple[int, int] | None, int] = PrivateAttr(default_factory=dict)
 
@@ -31,4 +31,4 @@ class FirstNFail(Fault):
         if failed >= self.n:
             return None
         self._failed[key] = failed + 1
-        return RefuseCall(self.status, Reason.SLOW_DOWN if self.status == 429 else Reason.SERVER_ERROR)
+        return RefuseCall(self.status, reason_of(self.status))

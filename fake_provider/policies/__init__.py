@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import cast
+from typing import ClassVar, cast
 
 from fake_provider.budget import Bucket, Headers
 from fake_provider.call import CallRequest, Shortage
@@ -21,6 +21,9 @@ from fake_provider.plugins import find
 
 class Policy(ABC):
     """The contract. Each caller (API key and model) has an allowance of its own."""
+
+    charges_output: ClassVar[bool] = False
+    """Whether `produced` matters, so that it must be told in time even of answers that go out whole."""
 
     def __init__(self, config: ProviderConfig, epoch_ns: int = 0) -> None:
         self.config = config

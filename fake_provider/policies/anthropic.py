@@ -3,7 +3,7 @@
 Source: https://platform.claude.com/docs/en/api/rate-limits. Input is estimated at admission and then
 adjusted; here the estimate is exact, so there is nothing to adjust. Output is "evaluated in real time as
 output tokens are produced", and max_tokens does not count: a call passes while the bucket holds a token, and
-what is produced then drives it into debt. A plain answer counts when it goes out.
+what is produced then drives it into debt. That of a plain answer counts as it is produced, too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _Buckets = dict[Reason, Bucket]
 
 class Anthropic(Policy):
     """RPM, ITPM and OTPM by caller: all must have enough; requests and input are charged at admission."""
+
+    charges_output = True
 
     def __init__(self, config: ProviderConfig, epoch_ns: int = 0) -> None:
         super().__init__(config, epoch_ns)

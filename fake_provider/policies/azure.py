@@ -1,8 +1,9 @@
 """Azure OpenAI: counters that start again at nought with every window, instead of buckets that fill.
 
-Source: https://learn.microsoft.com/azure/ai-services/openai/how-to/quota. Tokens are estimated as OpenAI does
-and counted in windows of a minute (`bucket_s`); requests are looked at over 10 s at most. The windows of all
-callers begin together. A call without max_tokens reserves only its prompt here, not the whole context.
+Source: https://learn.microsoft.com/azure/ai-services/openai/how-to/quota. A call counts its prompt, estimated
+from its characters, and its max_tokens on top; without max_tokens it reserves the model's whole context,
+where `context_tokens` says how long that is. Nothing is given back. Tokens are counted in windows of a
+minute (`bucket_s`); requests are looked at over 10 s at most. The windows of all callers begin together.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class Azure(Policy):
         self._factor = 1.0
 
     def cost(self, request: CallRequest) -> int:
-        return openai_cost(request.text_chars, request.max_tokens)
+        prompt = openai_cost(request.text_chars, None)
+        if request.max_tokens is None:
+            return max(prompt, self.config.context_tokens or 0)
+        return prompt + request.max_tokens
 
     def shortages(self, now_ns: int, caller: Caller, cost: int) -> list[Shortage]:
         asked = {Reason.REQUESTS: 1, Reason.TOKENS: cost}

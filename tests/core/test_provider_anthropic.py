@@ -235,6 +235,9 @@ def refused(config: dict[str, Any]) -> tuple[Refusal, dict[bytes, bytes], dict[s
     [
         ({"any_model": False}, 404, "not_found_error"),
         ({"faults": [{"kind": "outage"}]}, 529, "overloaded_error"),
+        ({"faults": [{"kind": "error-rate", "params": {"rate": 1, "status": 403}}]}, 403, "permission_error"),
+        ({"faults": [{"kind": "error-rate", "params": {"rate": 1, "status": 504}}]}, 504, "timeout_error"),
+        ({"faults": [{"kind": "error-rate", "params": {"rate": 1, "status": 529}}]}, 529, "overloaded_error"),
         ({"faults": [{"kind": "outage", "params": {"status": 503}}]}, 503, "overloaded_error"),
         ({"faults": [{"kind": "quota-exhausted"}]}, 429, "rate_limit_error"),
         ({"faults": [{"kind": "slow-down"}]}, 429, "rate_limit_error"),
@@ -258,10 +261,28 @@ def test_spent_money_is_told_from_a_limit_and_promises_nothing() -> None:
 def test_every_reason_has_a_type_and_words() -> None:
     for reason in Reason:
         if reason not in (Reason.TOKENS, Reason.INPUT_TOKENS, Reason.OUTPUT_TOKENS, Reason.REQUESTS,
-                          Reason.TOO_LARGE):  # fmt: skip
+                          Reason.TOO_LARGE, Reason.CONTEXT):  # fmt: skip
             error = json.loads(WIRE.refusal(Refusal(call=call(), status=500, reason=reason))[1])["error"]
             assert error["type"].endswith("_error")
             assert error["message"]
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        (39, "prompt is too long: 40 tokens > 39 maximum"),
+        (87, "input length and `max_tokens` exceed context limit: 40 + 48 > 87"),
+    ],
+)
+def test_prompt_and_answer_must_fit_the_context(context: int, words: str) -> None:
+    decision, _, error = refused({"context_tokens": context})
+    assert (decision.status, error["type"], error["message"]) == (400, "invalid_request_error", words)
+
+
+def test_a_gateway_in_front_answers_with_a_page() -> None:
+    spec = FaultSpec(kind="error-rate", params={"rate": 1, "status": 502})
+    core = Provider(ProviderConfig(latency=EXACT, faults=(spec,)))
+    assert WIRE.refusal(refusal(core.arrive(0, WIRE.parse(HEADERS, body()))))[1].startswith(b"<html>")
 
 
 def test_faults_that_refuse_find_words_here_too() -> None:

@@ -13,6 +13,7 @@ from fake_provider.budget import Headers
 from fake_provider.call import CallRequest, Reason
 from fake_provider.config import ProviderConfig
 from fake_provider.core import Provider
+from fake_provider.ledger import Ending
 from fake_provider.policies.anthropic import rfc3339
 from provider_helpers import EXACT, MS, NS, play, refusal, request, service
 
@@ -52,7 +53,7 @@ def test_a_prompt_larger_than_the_bucket_is_promised_nothing() -> None:
 def test_output_is_charged_as_it_is_produced_and_into_debt() -> None:
     core = provider(output_tokens_per_minute=60, bucket_s=10)  # ten tokens, one a second
     call = service(core.arrive(0, asked(output=40, stream=True)))
-    service(core.arrive(0, asked(1)))  # nothing is produced yet
+    service(core.arrive(0, asked(1, stream=True)))  # nothing is produced yet
     for _ in range(15):
         step = core.next_step(call)
         core.deliver(0, call, step)
@@ -61,6 +62,35 @@ def test_output_is_charged_as_it_is_produced_and_into_debt() -> None:
     assert refused.retry_after_s == 6  # from minus five to one
     refusal(core.arrive(6 * NS - MS, asked(3)))
     service(core.arrive(6 * NS, asked(4)))
+
+
+def left(core: Provider, now_ns: int) -> float:
+    """Output tokens in the only bucket."""
+    [level] = core.snapshot(now_ns)["limits"]
+    return float(level["level"])
+
+
+def test_output_of_a_plain_answer_is_charged_while_it_is_produced() -> None:
+    core = provider(output_tokens_per_minute=6)  # six tokens; one more every ten seconds
+    call = service(core.arrive(0, asked(output=40)))  # due at 100 ms, then every 20 ms
+    assert left(core, 90 * MS) == 6
+    assert left(core, 140 * MS) == pytest.approx(6 - 3, abs=0.02)
+    service(core.arrive(190 * MS, asked(1, stream=True)))
+    refused = refusal(core.arrive(200 * MS, asked(2)))  # the sixth
+    assert refused.reason is Reason.OUTPUT_TOKENS
+    step = core.next_step(call)
+    assert step.due_ns == 880 * MS
+    core.deliver(880 * MS, call, step)
+    assert left(core, 880 * MS) == pytest.approx(6 - 40, abs=0.1)
+    assert call.entry.output_tokens == 40
+
+
+def test_what_was_produced_for_a_caller_who_left_stays_charged() -> None:
+    core = provider(output_tokens_per_minute=6)
+    call = service(core.arrive(0, asked(output=40)))
+    core.ended(180 * MS, call, Ending.CANCELLED)
+    assert left(core, 500 * MS) == pytest.approx(6 - 5, abs=0.1)
+    assert call.entry.output_tokens == 0  # none of it went out
 
 
 def test_requests_bind_too_and_one_always_fits() -> None:

@@ -15,7 +15,7 @@ from fake_provider.config import FaultSpec, ProviderConfig
 from fake_provider.core import Provider
 from fake_provider.marker import Marker, decode_ack, encode, message
 from fake_provider.openai import OpenAIChat, model_body, models_body
-from fake_provider.wire import MAX_BODY_BYTES, Unreadable
+from fake_provider.wire import MAX_BODY_BYTES, Unreadable, content_type
 from provider_helpers import EXACT, refusal, service
 
 MARKER = Marker(run=0, tenant=3, seq=77, attempt=1, output_tokens=12)
@@ -276,6 +276,25 @@ def test_a_call_that_never_fits_is_told_so_and_promised_nothing() -> None:
     [
         ({"any_model": False}, 404, "invalid_request_error", "model_not_found"),
         ({"faults": [{"kind": "quota-exhausted"}]}, 429, "insufficient_quota", "insufficient_quota"),
+        (
+            {"faults": [{"kind": "quota-exhausted", "params": {"code": "credit_balance_exhausted"}}]},
+            429,
+            "insufficient_quota",
+            "credit_balance_exhausted",
+        ),
+        ({"context_tokens": 39}, 400, "invalid_request_error", "context_length_exceeded"),
+        (
+            {"faults": [{"kind": "error-rate", "params": {"rate": 1, "status": 403}}]},
+            403,
+            "request_forbidden",
+            "unsupported_country_region_territory",
+        ),
+        (
+            {"faults": [{"kind": "error-rate", "params": {"rate": 1, "status": 408}}]},
+            408,
+            "server_error",
+            None,
+        ),
         ({"faults": [{"kind": "slow-down"}]}, 429, "rate_limit_error", "slow_down"),
         ({"faults": [{"kind": "outage"}]}, 503, "service_unavailable_error", "server_is_overloaded"),
         ({"faults": [{"kind": "error-rate", "params": {"rate": 1}}]}, 500, "server_error", None),
@@ -293,6 +312,25 @@ def test_every_refusal_has_openais_type_and_code(
     got, _, error = refused(config)
     assert (got, error["type"], error["code"]) == (status, kind, code)
     assert error["message"]
+
+
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_gateway_in_front_answers_with_a_page(status: int) -> None:
+    spec = FaultSpec(kind="error-rate", params={"rate": 1, "status": status})
+    core = Provider(ProviderConfig(latency=EXACT, faults=(spec,)))
+    fields, text = WIRE.refusal(refusal(core.arrive(0, WIRE.parse({}, body()))))
+    assert (fields, content_type(text)) == ([], (b"content-type", b"text/html"))
+    assert text.startswith(b"<html>")
+    assert content_type(b'{"error": {}}') == (b"content-type", b"application/json")
+
+
+def test_prompt_and_answer_must_fit_the_context() -> None:
+    core = Provider(ProviderConfig(latency=EXACT, context_tokens=100))
+    service(core.arrive(0, WIRE.parse({}, body(max_tokens=60))))
+    decision = refusal(core.arrive(0, WIRE.parse({}, body(max_tokens=61))))
+    error = json.loads(WIRE.refusal(decision)[1])["error"]
+    assert (decision.status, error["param"], decision.call.entry.ending) == (400, "messages", "invalid")
+    assert "maximum context length is 100 tokens. However, you requested 101 tokens" in error["message"]
 
 
 def test_every_fault_that_refuses_has_words_of_its_own() -> None:

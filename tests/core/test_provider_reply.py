@@ -96,6 +96,13 @@ def test_an_answer_has_exactly_its_tokens_whole_or_in_pieces(output: int, cut: i
     assert decode_ack(whole) == (3 if output >= 6 else None)
 
 
+@given(step_ms=st.integers(0, 50), output=st.integers(1, 50), now_ms=st.integers(0, 3_000))
+def test_tokens_until_an_instant_are_those_due_by_it(step_ms: int, output: int, now_ms: int) -> None:
+    timing = ReplyTiming(first_ns=100 * MS, step_ns=step_ms * MS, output_tokens=output)
+    due = sum(timing.token_ns(i) <= now_ms * MS for i in range(output))
+    assert timing.tokens_until(now_ms * MS) == due
+
+
 def test_an_answer_begins_with_the_acknowledgement() -> None:
     assert answer_text(MARKER, 3, 0, 20).startswith(ack(MARKER) + " ")
     assert count_tokens(answer_text(None, 3, 0, 20)) == 20

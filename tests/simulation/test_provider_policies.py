@@ -42,7 +42,7 @@ def admitted_per_s(run: Run, what: str) -> float:
     [
         ("policy: anthropic\n  input_tokens_per_minute: 36000", "input_tokens", 600),
         ("policy: anthropic\n  output_tokens_per_minute: 24000", "output_tokens", 400),
-        ("policy: azure\n  tokens_per_minute: 36000", "charged_tokens", 600),
+        ("policy: azure\n  tokens_per_minute: 60000", "charged_tokens", 1000),
     ],
     ids=["input", "output", "azure"],
 )
