@@ -334,6 +334,17 @@ def test_a_generator_that_could_do_no_more_is_said() -> None:
     )
 
 
+def test_who_has_limits_of_its_own_is_told_what_they_must_fit() -> None:
+    by_load = decided("noisy-neighbor", 60.0)
+    assert f"takes {53.3 * by_load.factor:.2g}" in by_load.advice.replace(".64", ".6")
+    assert "if the target has limits of its own, make them 0.16" in by_load.advice
+    assert "the target lets 40/s through" in decided("noisy-neighbor", 60.0, limit=40.0).advice
+    assert decided("noisy-neighbor", 1480.0, limit=26.6).advice == "", "the provider is of its size"
+    assert decided("steady", 1000.0, ended_by=EndedBy.TOP).factor > 1
+    assert decided("noisy-neighbor", 370.0).factor == 1
+    assert decided("noisy-neighbor", 370.0).advice == ""
+
+
 def test_a_busy_machine_is_said() -> None:
     found = decide(*demanded("noisy-neighbor"), Carried(per_s=60, ended_by=EndedBy.TARGET, waited=0.3))
     assert "on this busy machine (the load waited 30% of the time for a processor)" in found.because

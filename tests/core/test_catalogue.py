@@ -97,8 +97,8 @@ def test_a_check_that_is_asked_twice_is_shown_twice() -> None:
     shown = list(catalogue.profile_lines("priority-flood", None, ()))
     asked = [line.split(None, 1)[1] for line in shown if line.strip().startswith("class-borrow")]
     assert asked == [
-        "classes [batch], phase alone, least 0.5, most 0.6",
-        "classes [batch, standard], phase gone, least 0.65, most 0.8",
+        "classes [batch], phase alone",
+        "classes [batch, standard], phase gone",
     ]
 
 
@@ -117,3 +117,13 @@ def test_lines_too_wide_for_the_terminal_are_folded_under_their_second_column() 
     ]
     assert list(catalogue.fitted(lines, None)) == lines
     assert list(catalogue.fitted(lines, 12)) == lines
+
+
+def test_a_profile_is_shown_as_large_as_it_would_be_and_how_far_that_goes() -> None:
+    shown = "\n".join(catalogue.profile_lines("herd", None, ()))
+    assert "scale        from 0.5 to 1,000 (the busiest of so few returns in 100 ms may be chance)" in shown
+    half = "\n".join(catalogue.profile_lines("herd", None, (), "0.5"))
+    assert "scale        0.5, phases 2 × as long" in half
+    assert "slots        provider 16, gateway shared 16" in half
+    with pytest.raises(UsageError, match="here is none: say a factor"):
+        list(catalogue.profile_lines("herd", None, (), "auto"))

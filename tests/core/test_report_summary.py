@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import msgspec
+from rich.console import Console
 
 import report_run
 from agentload.model import Status, Verdict
-from agentload.report import Result
+from agentload.report import Result, terminal, text
+from agentload.report.html import HtmlReport
 from agentload.report.summary import SummaryReport, escaped
 
 
@@ -86,3 +89,18 @@ def test_many_tenants_are_counted_not_listed() -> None:
     text = lines(Result.of(report_run.run(tenants=names), [], Status.PASSED))
     assert len(tables(text)[1]) == 2 + 25
     assert "… and 36 more tenants in report.json." in text
+
+
+def test_a_scaled_run_says_so_in_every_report() -> None:
+    run = report_run.run()
+    run.meta["scale"] = {"factor": 0.25, "phases_longer": 4.0, "because": "it carries 60/s"}
+    result = Result.of(run, [], Status.PASSED)
+    said = "scaled by 0.25: rates, users, slots, queues and limits; phases 4 × as long (it carries 60/s)"
+    assert text.scale_line(run.meta["scale"]) == said
+    assert text.scale_line({"factor": 1, "because": "so"}) == "not scaled (so)"
+    assert any("scaled by 0.25" in line for line in lines(result))
+    assert "scaled by 0.25" in HtmlReport().render(result).decode()
+    console = Console(record=True, width=200, file=io.StringIO())
+    terminal.print_result(result, console, [])
+    assert said in console.export_text()
+    assert result.summary["scale"] == run.meta["scale"]

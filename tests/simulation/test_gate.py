@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from agentload import gate, plan, profile, rundir
+from agentload import calibration, gate, plan, profile, rundir
 from agentload import run as live
+from agentload.calibration.knee import Carried, EndedBy
 from agentload.conclusion import Conclusion, conclude
 from agentload.errors import ExitCode, UsageError
 from agentload.gate import Gate, Options
@@ -141,3 +142,39 @@ def test_a_profile_from_a_file_is_called_by_its_name(tmp_path: Path) -> None:
     one = played(out, Simulations(), str(mine), str(mine))
     assert [(entry.profile, entry.folder) for entry in one.entries] == [("calm", "calm"), ("calm", "calm-2")]
     assert (out / "calm-2" / "report.json").exists()
+
+
+# --------------------------------------------------------------------------- --scale auto
+
+
+def test_one_calibration_is_enough_and_what_is_too_much_for_the_target_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+    run: dict[str, str | None] = {}
+
+    def measure(_o: live.Options, _p: live.Prepared, asks: list[calibration.Ask], _c: Console) -> Carried:
+        measured.append(len(asks))
+        return Carried(per_s=30.0, ended_by=EndedBy.TARGET)
+
+    def record(options: live.Options, prepared: live.Prepared, console: Console) -> Conclusion:
+        run[options.profile] = options.scale
+        assert prepared.scale is not None
+        return Simulations()(options, console)
+
+    monkeypatch.setattr(calibration, "measure", measure)
+    monkeypatch.setattr(live, "record", record)
+    each = live.Options(profile="", scale="auto", command=("gate", "--scale", "auto"))
+    names = ("steady", "long-jobs")
+    assert gate.run(Options(profiles=names, each=each, out=tmp_path / "g")) == ExitCode.INCONCLUSIVE
+    assert measured == [2]
+    assert list(run) == ["steady"], "long-jobs cannot be made small enough"
+    assert 0.2 < float(run["steady"] or 0) < 0.8
+    facts = json.loads((tmp_path / "g" / "gate.json").read_text())
+    assert [entry["verdict"] for entry in facts["runs"]] == ["passed", "inconclusive"], (
+        "and is not tried again"
+    )
+    assert "long-jobs would have to be scaled by" in facts["runs"][1]["not_run"]
+    root = ElementTree.parse(tmp_path / "g" / "junit.xml").getroot()
+    assert root.get("errors") == "1"
+    assert "long-jobs: not run" in (tmp_path / "g" / "summary.md").read_text()

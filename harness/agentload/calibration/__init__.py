@@ -61,6 +61,8 @@ def apply(options: Options, decision: Decision, console: Console) -> tuple[Optio
     prepared = order.prepare(settled)
     facts = {**(prepared.scale or {"factor": 1.0}), **decision.facts()}
     console.print(f"--scale {factor}: {decision.because}", soft_wrap=True)
+    if prepared.target is not None and decision.advice:
+        console.print(decision.advice, style="yellow", soft_wrap=True)
     return settled, msgspec.structs.replace(prepared, scale=facts)
 
 

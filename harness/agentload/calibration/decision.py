@@ -20,6 +20,8 @@ MOST = 4.0
 """Never made larger than this unasked."""
 BUSY = 0.1
 """Where the load generator waits for a larger share of the time, the target on the same machine does, too."""
+FITS = 0.8
+"""A limit that lets through no more than what the provider takes, and a quarter, fits it."""
 NEARLY = 0.1
 """So much of a slot may be made up for by the headroom."""
 ALIKE = (0.9, 1.15)
@@ -37,6 +39,22 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     carried: Carried
     demand: Demand
+
+    @property
+    def advice(self) -> str:
+        """What who has set limits in the target should know; empty where there is nothing to do."""
+        takes, limit = self.demand.capacity_per_s, self.carried.limit_per_s
+        if takes is None or self.factor == 1 or (limit is not None and takes * self.factor > FITS * limit):
+            return ""
+        has = (
+            "if the target has limits of its own"
+            if limit is None
+            else f"the target lets {limit:,.0f}/s through"
+        )
+        return (
+            f"the provider behind it takes {takes * self.factor:.3g} calls/s then: {has}, "
+            f"make them {self.factor:.3g} × what fits the profile as it stands"
+        )
 
     def facts(self) -> dict[str, Any]:
         """For the manifest."""

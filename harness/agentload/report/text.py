@@ -204,9 +204,11 @@ def mutant_line(target: Mapping[str, Any]) -> str:
 
 def scale_line(scale: Mapping[str, Any], why: bool = True) -> str:
     """How the profile was changed: `scaled by 0.25: rates, users, slots, limits; phases 4 × as long`."""
+    because = f" ({printable(scale['because'])})" if why and "because" in scale else ""
+    if scale["factor"] == 1:
+        return f"not scaled{because}"
     longer = scale.get("phases_longer", 1)
     phases = f"; phases {figure(longer)} × as long" if longer != 1 else ""
-    because = f" ({printable(scale['because'])})" if why and "because" in scale else ""
     return f"scaled by {figure(scale['factor'])}: rates, users, slots, queues and limits{phases}{because}"
 
 
