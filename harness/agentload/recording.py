@@ -87,8 +87,7 @@ class Recording:
                         self.view.finish()
                         stage.faults.end()
                         self.ended_by = self.ended_by or stage.faults.problem
-                        for sampler in self._samplers:
-                            sampler.stop()
+                        self._stop_samplers()
                 self._write_down(stage, driver)
         self._tell_user_errors()
 
@@ -221,6 +220,12 @@ class Recording:
         sampler = Sampler(gauge, "gateway", t0_ns, time.monotonic_ns, keep, memory)
         sampler.start()
         self._samplers.append(sampler)
+
+    def _stop_samplers(self) -> None:
+        for sampler in self._samplers:
+            sampler.stop()
+            if sampler.trouble is not None:
+                self.console.print(f"warning: {sampler.trouble}", style="yellow", soft_wrap=True)
 
     def _foreign_bytes(self) -> int:
         return 0 if self._process is None else self._process.resident_bytes()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agentload import profile, targets
+from agentload.client.metrics_page import read_page
 from agentload.errors import AgentloadError, ProfileError
 from agentload.gateway import config_file
 from agentload.model import Arrival, Job
+from agentload.targets._keys import read_keys, refuse_missing
 from agentload.yaml_positions import MAX_PROBLEMS, compose
 from fuzzing import YAML_SCRAPS, peak_kib, spoilt
 
@@ -26,6 +29,9 @@ TARGETS = [
     b"  text: output.0\n  output_tokens: usage.out\n",
     b"base_url: http://127.0.0.1:1\nflavour: http\npath: /generate\nhttp:\n  method: PUT\n  body: {inputs:"
     b" '{prompt}', of: '{tenant}/{class}'}\n  text: generated_text\n",
+    b"base_url: http://127.0.0.1:1\nkeys: {command: './make {n}'}\ntls: {ca: a.pem, client_cert: b.pem}\n"
+    b"health: /healthz\nmetrics: {url: /m, waiting: 'a{b=\"c\",d=~\"e|f\"}', queue_age_s: q.*.age}\n"
+    b"process: {pid_file: gw.pid, restart: 'start \"it\"'}\n",
     b"base_url: https://[::1]:8443\npath: /chat\ntenant_header: X-Org\nprovider:\n  running: http://127.0.0.1:9\n",
 ]  # fmt: skip
 CONFIGS = [
@@ -172,3 +178,43 @@ def test_each_problem_is_one_printable_line(text: str) -> None:
 def test_a_configuration_without_end_is_refused() -> None:
     with pytest.raises(ProfileError, match="is larger than"):
         config_file.load(Path("/dev/zero"))
+
+
+KEYS = [
+    b"quiet-1=sk-a\nflood='b c'\n",
+    b"sk-1\nsk-2==\n",
+    b"quiet-1: sk-1\nflood: {a: b}\n",
+    b'["sk-1", "sk-2"]',
+]
+
+
+@runs(300)
+def test_malformed_keys_are_read_or_refused_without_a_word_of_them(count: int) -> None:
+    def read(data: bytes) -> None:
+        refuse_missing(
+            read_keys(data.decode("utf-8", "replace"), ["quiet-1", "flood"], "k"), ["quiet-1", "flood"], "k"
+        )
+
+    good, refused = tally(read, KEYS, count, 5)
+    assert good
+    assert refused
+
+
+PAGES = [
+    b'# TYPE up gauge\nup{job="a",x="\\"y"} 1\nup 2.5 1395066363000\nother 3\n',
+    b'{"queue": {"depth": 4, "ages": [1, 3.5]}, "up": 2, "now_ns": 5}',
+]
+
+
+@runs(1_000)
+def test_a_malformed_metrics_page_is_read_or_refused(count: int) -> None:
+    series = {"waiting": 'up{job="a"}', "in_flight": "queue.*.1", "oldest_age_s": "queue.ages.*", "x": "up"}
+    good, refused = 0, 0
+    for data in spoilt(PAGES, [*YAML_SCRAPS, b"NaN", b"{", b'"', b"1e999"], count, 6):
+        try:
+            assert all(math.isfinite(value) for value in read_page(data, series).values())
+            good += 1
+        except ValueError:
+            refused += 1
+    assert good > count // 10
+    assert refused

@@ -162,7 +162,7 @@ def test_the_queue_seen_from_outside_is_the_one_that_haproxy_counts(tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_gauge_of_a_target_file_is_drawn_and_compared(tmp_path: Path) -> None:
-    """The same flood, its queue as the target file names it: read over HTTP, ten times a second, beside the load."""
+    """The same flood; its queue as the target file names it, read over HTTP ten times a second."""
     with running("haproxy, no limit, metrics", tmp_path / "gateway", free_port()) as target:
         series = 'haproxy_backend_current_queue{proxy="provider"}'
         target.write_text(f"{target.read_text()}\nmetrics: {{url: /metrics, waiting: '{series}'}}\n")

@@ -137,7 +137,11 @@ class Asker:
     def _connect(self) -> socket.socket:
         target = self._target
         sock = socket.create_connection((target.host, target.port), timeout=TIMEOUT_S)
-        return sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=target.host)
+        try:
+            return sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=target.host)
+        except BaseException:
+            sock.close()
+            raise
 
     def _asked(
         self, kind: Kind, arrival: Arrival, hearing: _Hearing, result: AttemptResult, failure: str | None

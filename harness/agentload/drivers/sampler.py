@@ -35,7 +35,7 @@ class Sampler(threading.Thread):
         self.gauge, self.source, self.t0_ns, self.clock, self.keep = gauge, source, t0_ns, clock, keep
         self.resident_bytes = resident_bytes
         self.interval_s = 0.1
-        self.misses = 0
+        self.reads = self.misses = 0
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -52,9 +52,17 @@ class Sampler(threading.Thread):
         self._stopping.set()
         self.join(timeout=2 * BOUNDS.seconds)
 
+    @property
+    def trouble(self) -> str | None:
+        """What the user should know of it, once it has stopped."""
+        if self.misses * 10 <= self.reads:
+            return None
+        return f"{self.misses} of {self.reads} readings of the gateway's own values failed"
+
     def read(self) -> None:
         """Once."""
         before_ns = self.clock()
+        self.reads += 1
         try:
             values, at_ns = self.gauge.read()
         except (UnreachableError, ValueError, OverflowError):
