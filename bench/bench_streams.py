@@ -63,7 +63,7 @@ class Case:
 
 CASES = (
     Case(streams=5_000, every_ms=1_000, open_s=5, events=20),
-    Case(streams=5_000, every_ms=500, open_s=5, events=30),
+    Case(streams=5_000, every_ms=500, open_s=10, events=40),
 )
 
 

@@ -12,7 +12,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fake_provider import anthropic, openai, openai_background, openai_common, openai_responses
+from fake_provider import (
+    anthropic,
+    openai,
+    openai_background,
+    openai_common,
+    openai_embeddings,
+    openai_responses,
+)
 from fake_provider.control import Control
 from fake_provider.endpoint import Endpoint
 from fake_provider.host import Host
@@ -48,6 +55,7 @@ def build(host: Host, control_token: str | None = None) -> Front:
         "/chat/completions": chat,
         "/v1/responses": responses,
         "/v1/messages": Endpoint(host, messages),
+        "/v1/embeddings": Endpoint(host, openai_embeddings.OpenAIEmbeddings(host.provider.epoch_ns)),
     }
     others = Starlette(
         routes=[
@@ -105,7 +113,7 @@ class Tokens:
 
 
 class Unknown:
-    """Any other address. A POST there was meant as a call (embeddings, say): it counts as an invalid one."""
+    """Any other address. A POST there was meant as a call (a moderation, say): an invalid one."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

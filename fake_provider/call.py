@@ -64,6 +64,8 @@ class CallRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether a stream ends with a usage block."""
     retry_count: int | None = None
     """`x-stainless-retry-count`."""
+    detail: bytes = b""
+    """What the wire format itself remembers of the request, for the answer."""
 
     @classmethod
     def from_texts(

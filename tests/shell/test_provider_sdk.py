@@ -198,3 +198,12 @@ def test_models(provider: ProviderProcess, client: openai.OpenAI) -> None:
     begin(provider)
     assert [model.id for model in client.models.list()] == ["fake-model"]
     assert client.models.retrieve("other").id == "other"
+
+
+def test_embeddings(provider: ProviderProcess, client: openai.OpenAI) -> None:
+    begin(provider)
+    answer = client.embeddings.create(model="text-embedding-3-small", input=["a b", "a b", "c"])
+    first, again, other = (one.embedding for one in answer.data)
+    assert (len(first), first == again, first == other) == (1_536, True, False)
+    assert answer.usage.prompt_tokens == 5
+    assert provider.ledger()["counts"]["unattributed"] == 1

@@ -118,12 +118,12 @@ def test_a_pipelining_and_a_closing_client_are_served(quick: ProviderProcess) ->
 
 def test_wrong_requests_and_addresses_are_counted_as_invalid(quick: ProviderProcess) -> None:
     assert quick.client.post(PATH, content=b"{").status_code == 400
-    embeddings = quick.client.post("/v1/embeddings", json={"model": "e", "input": "x"})
-    assert (embeddings.status_code, embeddings.json()["error"]["code"]) == (404, "unknown_url")
+    unknown = quick.client.post("/v1/moderations", json={"model": "e", "input": "x"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_url")
     assert quick.client.get("/favicon.ico").status_code == 404
     ledger = quick.ledger()
     assert (ledger["counts"]["offered"], ledger["counts"]["invalid"]) == (2, 2)
-    assert {one["endpoint"] for one in ledger["unattributed"]} == {"chat", "embeddings"}
+    assert {one["endpoint"] for one in ledger["unattributed"]} == {"chat", "moderations"}
 
 
 def test_models(running: ProviderProcess) -> None:
