@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -137,15 +138,7 @@ class ProviderControl:
         return compare(exchanges)
 
     def _page(self, run: int, start: int) -> _Page:
-        """From one entry on; a page that was lost on its way is asked for again."""
-        path = f"/ledger?start={start}&most={PAGE}"
-        for attempt in range(PAGE_TRIES):
-            try:
-                answer = self._call("GET", path, bounds=probe.LARGE)
-                break
-            except UnreachableError:
-                if attempt + 1 == PAGE_TRIES:
-                    raise
+        answer = self._persistently(f"/ledger?start={start}&most={PAGE}")
         try:
             page = msgspec.convert(answer, _Page)
         except msgspec.ValidationError:
@@ -153,6 +146,13 @@ class ProviderControl:
         if page.run != run:
             raise self._taken(f"the run here is number {page.run}, not {run}: another one has begun")
         return page
+
+    def _persistently(self, path: str) -> dict[str, Any]:
+        """What was lost on its way is asked for again."""
+        for _ in range(PAGE_TRIES - 1):
+            with suppress(UnreachableError):
+                return self._call("GET", path, bounds=probe.LARGE)
+        return self._call("GET", path, bounds=probe.LARGE)
 
     def _call(
         self, method: str, path: str, body: object = None, bounds: probe.Bounds = probe.SMALL
