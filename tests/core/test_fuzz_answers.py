@@ -25,6 +25,7 @@ from agentload.gateway.jobs.protocol import ToolAnswered
 from agentload.gateway.reply import UpstreamReply
 from agentload.model import NS, Arrival, Job, JobOrder, JobStep, Outcome, RequestRecord
 from agentload.targets import Target, bundled
+from dialect_samples import ALL, DELTAS, ENDINGS, ERRORS, OPENINGS, WHOLE
 from fuzzing import HTTP_SCRAPS, peak_kib, pieces, spoilt
 
 CHAT = {"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "#7# one two"}}]}
@@ -88,6 +89,16 @@ BODIES_OF = {
 }
 """Of flavours that do not answer as chat does: whole, with errors in it, and as it should be."""
 BODIES = [STREAM, STREAM.replace(b"\n", b"\r\n"), PLAIN, ERROR, b"event: error\ndata: " + ERROR + b"\n\n"]
+DIALECTS = [
+    part
+    for one in ALL
+    for part in (
+        OPENINGS[one] + DELTAS[one]("one two") + ENDINGS[one],
+        DELTAS[one]("one") + ERRORS[one][0],
+        json.dumps(WHOLE[one]).encode(),
+    )
+]
+"""What a provider may send in each of the gateway's dialects."""
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: "
 HEADS = [
     OK + b"text/event-stream\r\nServer-Timing: queue;dur=1.5;desc=\"wait\"\r\n",
@@ -184,11 +195,16 @@ def test_a_client_makes_an_outcome_and_a_record_of_anything(name: str, count: in
 @RUNS
 def test_the_gateway_reads_anything_that_a_provider_sends(count: int) -> None:
     random, before_kib, believed = Random(2), peak_kib(), 0
-    for data in spoilt(BODIES, HTTP_SCRAPS, count, seed=2):
+    for data in spoilt([*BODIES, *DIALECTS], HTTP_SCRAPS, count, seed=2):
         status = random.choice((200, 200, 429, 500))
         kind = random.choice((b"text/event-stream", b"application/json", b"\xff"))
         reply = UpstreamReply(
-            status, ((b"content-type", kind),), asked_for_stream=True, hide_usage=True, max_bytes=100_000
+            status,
+            ((b"content-type", kind),),
+            asked_for_stream=True,
+            hide_usage=True,
+            max_bytes=100_000,
+            dialect=random.choice(ALL),
         )
         errors, forwarded = 0, 0
         for piece in pieces(data, random):

@@ -27,9 +27,8 @@ from agentload.gateway.settings import GatewaySettings
 from agentload.gateway.upstream import Upstream
 from agentload.gateway.usage import ProviderError, Usage
 from agentload.scheduler.config import GatewayConfig
+from dialect_samples import ALL, CHAT, DELTAS, ENDINGS, ERRORS, MESSAGES, OPENINGS, RESPONSES, WHOLE, event
 
-CHAT, MESSAGES, RESPONSES = Chat(), Messages(), Responses()
-ALL = (CHAT, MESSAGES, RESPONSES)
 EACH = pytest.mark.parametrize("dialect", ALL, ids=lambda one: type(one).__name__)
 READER = EnvelopeReader(GatewayConfig(), GatewaySettings(max_body_bytes=20_000), {"s3cret": "acme"})
 DEEP = b"[" * 5_000 + b"]" * 5_000
@@ -138,45 +137,6 @@ def test_anthropics_field_for_keys_names_a_tenant_and_stays_here() -> None:
 # --------------------------------------------------------------------------- answers
 
 
-def event(kind: str = "", /, **body: Any) -> bytes:
-    name = f"event: {kind}\n" if kind else ""
-    return f"{name}data: {json.dumps({'type': kind, **body} if kind else body)}\n\n".encode()
-
-
-DELTAS: dict[Dialect, Any] = {
-    CHAT: lambda text: event(choices=[{"delta": {"content": text}}]),
-    MESSAGES: lambda text: event("content_block_delta", index=0, delta={"type": "text_delta", "text": text}),
-    RESPONSES: lambda text: event("response.output_text.delta", delta=text, logprobs=[]),
-}
-OPENINGS = {
-    CHAT: b"",
-    MESSAGES: event(
-        "message_start", message={"content": [], "usage": {"input_tokens": 7, "output_tokens": 1}}
-    ),
-    RESPONSES: event("response.created", response={"status": "in_progress", "usage": None, "error": None}),
-}
-ENDINGS = {
-    CHAT: event(choices=[], usage={"prompt_tokens": 7, "completion_tokens": 3}) + b"data: [DONE]\n\n",
-    MESSAGES: event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3})
-    + event("message_stop"),
-    RESPONSES: event(
-        "response.completed",
-        response={"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 3}},
-    ),
-}
-ERRORS = {
-    CHAT: [event(error={"code": "overloaded", "message": "m"})],
-    MESSAGES: [event("error", error={"type": "overloaded", "message": "m"})],
-    RESPONSES: [
-        event("error", code="overloaded", message="m", param=None),
-        event("error", error={"code": "overloaded", "message": "m"}),
-        event(
-            "response.failed", response={"status": "failed", "error": {"code": "overloaded", "message": "m"}}
-        ),
-    ],
-}
-
-
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
     return [data[a:b] for a, b in pairwise(edges)]
@@ -244,13 +204,6 @@ def test_what_was_written_to_the_cache_counts_and_what_was_read_from_it_does_not
         "output_tokens": 1,
     }
     assert SseMeter(MESSAGES).feed(event("message_start", message={"usage": usage})).usage == Usage(12, 0)
-
-
-WHOLE: dict[Dialect, dict[str, Any]] = {
-    CHAT: {"choices": [{"message": {"content": "one two"}}]},
-    MESSAGES: {"type": "message", "content": [{"type": "text", "text": "one two"}]},
-    RESPONSES: {"status": "completed", "error": None, "output": [{"content": [{"text": "one two"}]}]},
-}
 
 
 def plainly(dialect: Dialect, body: bytes) -> Any:
