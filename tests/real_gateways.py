@@ -103,11 +103,11 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
     "litellm, a small limit": ("litellm", {"rpm_limit=800": "rpm_limit=65"}),
     "litellm, one limit for all": (
         "litellm",
-        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=260'},
+        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=230'},
     ),
     "litellm, a small limit for all": (
         "litellm",
-        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=40'},
+        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=35'},
     ),
     "litellm, retries": ("litellm", {"num_retries: 0": "num_retries: 3"}),
 }
