@@ -103,7 +103,7 @@ WORSE: Mapping[str, tuple[str, Changes]] = {
     "litellm, a small limit": ("litellm", {"rpm_limit=800": "rpm_limit=65"}),
     "litellm, one limit for all": (
         "litellm",
-        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=230'},
+        {"api_key=api_key, rpm_limit=800": 'api_key="everybody", rpm_limit=200'},
     ),
     "litellm, a small limit for all": (
         "litellm",
