@@ -55,6 +55,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user has said of them; the rest is as it is for such a target."""
     drives: bool = True
     """False: a look at the target, with hardly any load."""
+    locust_web: int = 0
+    """Port of Locust's own web UI, on loopback; 0: none."""
     inconclusive_passes: bool = False
     command: tuple[str, ...] = ()
 
@@ -107,6 +109,7 @@ def prepare(options: Options) -> Prepared:
     bind_address(options.bind)
     check_file_limit(LEAST_IN_FLIGHT)
     check_port_free(options.provider_port, "--provider-port")
+    check_port_free(options.locust_web, "--locust-web")
     users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
     if target is not None and target.provider.external:

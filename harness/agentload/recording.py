@@ -147,6 +147,7 @@ class Recording:
             ),
             max_rate=self.prepared.caps.rate,
             max_answer_bytes=self.prepared.caps.answer_bytes or MAX_ANSWER_BYTES,
+            web_port=self.options.locust_web,
             fingerprint=self.prepared.plan.fingerprint,
         )
 
@@ -193,6 +194,8 @@ class Recording:
                 self.manifest.interrupted = self.manifest.interrupted or event.interrupted
                 self._user_errors = event.user_errors
             case protocol.MasterReady():
+                if self.options.locust_web:
+                    self.console.print(f"Locust's web UI: http://127.0.0.1:{self.options.locust_web}")
                 if self.options.expect_workers:
                     self._invite(event.port)
 

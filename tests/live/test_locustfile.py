@@ -123,3 +123,24 @@ def test_what_is_wrong_with_the_options_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == ExitCode.USAGE
     assert "users.py:1: ModuleNotFoundError: No module named 'nope_nobody_has_this'\n" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_run_of_ours_shows_itself_in_locusts_web_ui_and_can_be_stopped_there(tmp_path: Path) -> None:
+    written(tmp_path, PROFILE.replace("seconds: 2", "seconds: 60"))
+    port = free_port()
+    command = [sys.executable, "-m", "agentload", "run", "homegrown.yaml", "--locust-web", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        wait_until(lambda: statistics(url).get("planned", {}).get("num_requests", 0) > 5, 60)
+        assert fetched(f"{url}/swarm", b"user_count=1&spawn_rate=1") is None, "403: nothing is to be started"
+        assert fetched(f"{url}/stop", b"") is not None
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert f"Locust's web UI: {url}" in output
+    assert rundir.load(the_run(tmp_path)).interrupted == "stopped in Locust's web UI"
+    assert "was lost" not in output

@@ -56,6 +56,10 @@ def run(
         int,
         typer.Option(min=0, max=1024, help="Wait for so many `agentload worker` instead of starting any."),
     ] = 0,
+    locust_web: Annotated[
+        int,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Locust's own web UI, on 127.0.0.1, meanwhile."),
+    ] = 0,
     max_rate: MaxRateOption = None,
     max_connections: MaxConnectionsOption = None,
     max_seconds: MaxSecondsOption = None,
@@ -81,6 +85,7 @@ def run(
         allow_hosts=tuple(allow_host or ()),
         bind=bind,
         expect_workers=expect_workers,
+        locust_web=locust_web,
         caps=caps(max_rate, max_connections, max_seconds, max_answer_bytes),
         inconclusive_passes=passes(inconclusive),
         command=tuple(sys.argv[1:]),

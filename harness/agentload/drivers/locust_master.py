@@ -28,7 +28,13 @@ import locust.runners
 import msgspec
 
 from agentload.drivers.collector import Collector, Files
-from agentload.drivers.locust_common import log_to_stderr, master_environment, payload, shard_class
+from agentload.drivers.locust_common import (
+    log_to_stderr,
+    master_environment,
+    open_web_ui,
+    payload,
+    shard_class,
+)
 from agentload.drivers.parent import read_lines
 from agentload.drivers.peers import Peer
 from agentload.drivers.processes import die_with_parent
@@ -94,6 +100,7 @@ class Master:
         self._deadline_ns = 0
         self.runner: Any = _listen(config) if runner is None else runner
         if runner is None:
+            self.runner.environment.events.test_stopping.add_listener(self._on_test_stopping)
             for message, handler in self.handlers().items():
                 self.runner.register_message(message.value, handler)
 
@@ -273,6 +280,13 @@ class Master:
 
     # -- messages
 
+    def _on_test_stopping(self, **_: Any) -> None:
+        """Somebody stops it in Locust's web UI: the workers get to report before Locust ends their users."""
+        if self.collector is not None and not self.collector.settled():
+            self.stop("stopped in Locust's web UI")
+            while self._now_ns() < self._deadline_ns and not self.collector.settled():
+                gevent.sleep(POLL_S)
+
     def _on_hello(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         pid = msgspec.msgpack.decode(payload(msg)).get("pid")
         for peer in self.peers:
@@ -321,9 +335,12 @@ class Master:
 def _listen(config: MasterConfig) -> Any:
     environment: Any = master_environment(shard_class(lambda: None))
     try:
-        return environment.create_master_runner(config.bind, config.bind_port)
+        runner = environment.create_master_runner(config.bind, config.bind_port)
     except (Exception, SystemExit) as error:
         raise InconclusiveError(f"cannot listen on {config.bind}:{config.bind_port}: {error}") from error
+    if config.web_port:
+        open_web_ui(environment, config.web_port)
+    return runner
 
 
 def _body(value: msgspec.Struct) -> dict[str, bytes]:

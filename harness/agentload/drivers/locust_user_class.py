@@ -5,6 +5,7 @@ Locust processes may import this.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import new_class
 from typing import Any
 
 import gevent
@@ -35,7 +36,8 @@ def playing(base: Any, host: str, watch: Watch) -> Any:
     made: dict[str, Any] = {"__init__": begin, "start": start, "host": host, "__module__": base.__module__}
     if issubclass(base, FastHttpUser):
         made["default_headers"] = {**watch.headers, **(base.default_headers or {})}
-    return type(base)(f"{base.__name__} of {watch.share.tenant.name}", (base,), made)
+    name = f"{base.__name__} of {watch.share.tenant.name}"
+    return new_class(name, (base,), exec_body=lambda body: body.update(made))
 
 
 def _name(client: Any, watch: Watch) -> None:

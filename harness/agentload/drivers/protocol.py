@@ -57,6 +57,8 @@ class MasterConfig(msgspec.Struct, kw_only=True):
     bind: str = "127.0.0.1"
     """Address on which the master listens for workers. Its protocol has no authentication."""
     bind_port: int = 0
+    web_port: int = 0
+    """Where Locust's own web UI listens, on loopback; 0: nowhere."""
     in_flight_cap: int = DEFAULT_IN_FLIGHT_CAP
     """Requests open at once, and connections, over all workers, at most."""
     max_rate: float | None = None

@@ -8,7 +8,7 @@ import sys
 import msgspec
 
 from agentload.errors import ProfileError
-from agentload.model import Profile
+from agentload.model import LocustUsers, Profile
 
 PATIENCE_S = 60.0
 
@@ -18,19 +18,23 @@ def check(profile: Profile) -> None:
     own = [tenant.locust for tenant in profile.tenants if tenant.locust is not None]
     if not own:
         return
-    asked = msgspec.json.encode([one.model_dump(by_alias=True) for one in own])
     files = ", ".join(dict.fromkeys(one.file for one in own))
+    done = _asked(own, files)
+    try:
+        found = msgspec.json.decode(done.stdout.splitlines()[-1] if done.stdout else b"", type=list[str])
+    except msgspec.DecodeError:
+        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it says nothing"])[-1]
+        because = f"ended the process that imports it ({done.returncode}): {last}"
+        raise ProfileError(f"{files}: {because}") from None
+    if found:
+        raise ProfileError(*found)
+
+
+def _asked(own: list[LocustUsers], files: str) -> subprocess.CompletedProcess[bytes]:
+    asked = msgspec.json.encode([one.model_dump(by_alias=True) for one in own])
     # -P: a `json.py` in the user's folder is the user's, not ours to import.
     command = [sys.executable, "-P", "-m", "agentload.drivers.locust_check"]
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, timeout=PATIENCE_S, check=False)
-        found = msgspec.json.decode(done.stdout.splitlines()[-1] if done.stdout else b"", type=list[str])
+        return subprocess.run(command, input=asked, capture_output=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
         raise ProfileError(f"{files}: has not been imported within {PATIENCE_S:g} s") from None
-    except msgspec.DecodeError:
-        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it says nothing"])[-1]
-        raise ProfileError(
-            f"{files}: ended the process that imports it ({done.returncode}): {last}"
-        ) from None
-    if found:
-        raise ProfileError(*found)
