@@ -23,7 +23,7 @@ def run(folder: Path, *arguments: str, text: str = PROFILE, users: str = USERS) 
     """`agentload run`: its exit code and what it said."""
     written(folder, text, users)
     command = [sys.executable, "-P", "-m", "agentload", "run", "homegrown.yaml", "--out", "run", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=180, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -26,13 +26,14 @@ from real_gateways import free_port
 
 pytestmark = pytest.mark.live
 
+PATIENCE_S = 180
 LOCUST = [sys.executable, "-m", "locust", "-f", "file.py"]
 
 
 def prepared(folder: Path, seconds: int = 2) -> None:
     written(folder, PROFILE.replace("seconds: 2", f"seconds: {seconds}"))
     command = [sys.executable, "-m", "agentload", "locustfile", "homegrown.yaml", "--out", "file.py"]
-    subprocess.run(command, cwd=folder, check=True, timeout=60)
+    subprocess.run(command, cwd=folder, check=True, timeout=PATIENCE_S)
 
 
 def the_run(folder: Path) -> Path:
@@ -45,7 +46,12 @@ def test_the_plan_is_played_and_can_be_judged(tmp_path: Path, processes: int) ->
     prepared(tmp_path)
     more = ["--processes", str(processes)] if processes > 1 else []
     done = subprocess.run(
-        [*LOCUST, "--headless", *more], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [*LOCUST, "--headless", *more],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert f"agentload judge reports/{the_run(tmp_path).name}" in done.stderr
@@ -59,7 +65,7 @@ def test_the_plan_is_played_and_can_be_judged(tmp_path: Path, processes: int) ->
     assert (recorded.unattributed, recorded.interrupted) == (0, None)
     judged = subprocess.run(
         [sys.executable, "-m", "agentload", "judge", str(the_run(tmp_path))],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert judged.returncode in (ExitCode.PASSED, ExitCode.INCONCLUSIVE), judged.stdout
 
@@ -83,7 +89,7 @@ def web(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def fetched(url: str, form: bytes | None = None) -> bytes | None:
     try:
-        with urllib.request.urlopen(url, data=form, timeout=60) as answer:
+        with urllib.request.urlopen(url, data=form, timeout=PATIENCE_S) as answer:
             return bytes(answer.read())
     except urllib.error.URLError:
         return None
@@ -98,10 +104,10 @@ def test_the_web_ui_starts_it_shows_the_tenants_and_stops_it(
     tmp_path: Path, web: tuple[subprocess.Popen[bytes], str]
 ) -> None:
     process, url = web
-    wait_until(lambda: fetched(url) is not None, 60)
+    wait_until(lambda: fetched(url) is not None, PATIENCE_S)
     for turn in (1, 2):  # a second test is a run of its own
         assert b"success" in (fetched(f"{url}/swarm", b"user_count=1&spawn_rate=1") or b"")
-        wait_until(lambda: statistics(url).get("planned", {}).get("num_requests", 0) > 5, 60)
+        wait_until(lambda: statistics(url).get("planned", {}).get("num_requests", 0) > 5, PATIENCE_S)
         assert fetched(f"{url}/stop", b"") is not None
         folders = sorted((tmp_path / "reports").iterdir())
         assert len(folders) == turn
@@ -118,7 +124,7 @@ def test_what_is_wrong_with_the_options_is_one_line(tmp_path: Path) -> None:
     prepared(tmp_path)
     (tmp_path / "users.py").write_text("import nope_nobody_has_this\n")
     done = subprocess.run(
-        [*LOCUST, "--headless"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [*LOCUST, "--headless"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == ExitCode.USAGE
     assert "users.py:1: ModuleNotFoundError: No module named 'nope_nobody_has_this'\n" in done.stderr
@@ -134,13 +140,13 @@ def test_a_run_of_ours_shows_itself_in_locusts_web_ui_and_can_be_stopped_there(t
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        wait_until(lambda: statistics(url).get("planned", {}).get("num_requests", 0) > 5, 60)
+        wait_until(lambda: statistics(url).get("planned", {}).get("num_requests", 0) > 5, PATIENCE_S)
         assert fetched(f"{url}/swarm", b"user_count=1&spawn_rate=1") is None, "403: nothing is to be started"
         assert fetched(f"{url}/stop", b"") is not None
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     assert f"Locust's web UI: {url}" in output
     assert rundir.load(the_run(tmp_path)).interrupted == "stopped in Locust's web UI"
     assert "was lost" not in output
