@@ -40,16 +40,29 @@ def _in_text(text: str, meant: Mapping[str, Selector | None]) -> dict[str, list[
     found: dict[str, list[float]] = {name: [] for name in meant}
     names = "|".join(re.escape(one.name) for one in meant.values() if one is not None)
     lines = re.findall(rf"^(?:{names})[{{ \t].*$", text, re.MULTILINE) if names else []
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        for sample in family.samples:
-            for name, one in meant.items():
-                if (
-                    one is not None
-                    and one.matches(sample.name, sample.labels)
-                    and math.isfinite(sample.value)
-                ):
-                    found[name].append(float(sample.value))
+    for sample in _parsed("\n".join(lines) + "\n"):
+        for name, one in meant.items():
+            if one is not None and one.matches(sample.name, sample.labels):
+                found[name] += _number(sample.value)
     return found
+
+
+def _parsed(text: str) -> list[Any]:
+    """The samples. A parser that stumbles over nonsense in its own way has found nonsense."""
+    try:
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"is no page of metrics: {type(error).__name__}") from None
+
+
+def _number(value: Any) -> list[float]:
+    """Of what is a number, and has a size; else nothing."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return []
+    try:
+        return [float(value)] if math.isfinite(value) else []
+    except OverflowError:
+        return []
 
 
 @lru_cache
@@ -71,8 +84,7 @@ def _decoded(text: str) -> Any:
 def _at(value: Any, path: list[str]) -> Iterator[float]:
     """The number at a dotted path; a whole number names a place in a list, `*` all of a list or mapping."""
     if not path:
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            yield float(value)
+        yield from _number(value)
         return
     first, rest = path[0], path[1:]
     if isinstance(value, dict) and first in value:
