@@ -152,14 +152,15 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("provider-limit", seen(calls=(call(None, None), *CALLS[1:])), Chance.YES, ""),
         ("no-starvation", seen(calls=CALLS[1:]), Chance.NO, "cache"),
         ("observable", SOUND, Chance.NO, "only the bundled gateway"),
-        ("nothing-lost", told(), Chance.NO, "durable jobs"),
+        ("nothing-lost", told(), Chance.NO, "say declares.jobs"),
+        ("nothing-lost", told(no=Truth.JOBS), Chance.NO, "declares `jobs: false`"),
         ("weighted-share", SOUND, Chance.YES, ""),
         ("weighted-share", told(), Chance.NO, "what the target file declares"),
         ("weighted-share", told(Truth.WEIGHTS), Chance.YES, ""),
         ("weighted-share", told(no=Truth.WEIGHTS), Chance.NO, "declares `fairness: none`"),
         ("deadline", told(no=Truth.DEADLINES), Chance.NO, "declares `deadlines: false`"),
         ("concurrency-cap", told(Truth.TENANT_SLOTS), Chance.YES, ""),
-        ("bounded-queue", told(), Chance.YES, "the rest where the target file declares it"),
+        ("bounded-queue", told(), Chance.YES, "in part, and whole where"),
         ("bounded-queue", told(Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE), Chance.YES, ""),
         ("victim-goodput", told(), Chance.YES, ""),
         ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
@@ -188,7 +189,7 @@ def test_what_would_have_to_be_declared_stands_beside_each_check() -> None:
     said = {one.check: one.say for one in prospects(told())}
     assert said["tenant-limit"] == "tenants.T.requests_per_minute"
     assert said["concurrency-cap"] == "slots or tenant_slots"
-    assert said["bounded-queue"] == "queue.requests or queue.age_s"
+    assert said["bounded-queue"] == "queue.requests and queue.age_s"
     assert said["victim-goodput"] == ""
 
 

@@ -16,6 +16,7 @@ from agentload.gateway import config_file
 from agentload.gateway.settings import GatewaySettings
 from agentload.registry import Seam
 from agentload.scheduler.config import GatewayConfig
+from agentload.targets._declares import Declares, QueuePromise, TenantPromise, UpstreamPromise
 from fake_provider.config import ProviderConfig
 
 README = (profile.bundled_folder() / "README.md").read_text(encoding="utf-8")
@@ -100,6 +101,17 @@ def test_it_has_every_key_of_the_provider() -> None:
 def test_it_has_every_key_of_the_gateway() -> None:
     real = {**dict(fields(GatewayConfig)), **dict(fields(GatewaySettings, "server."))}
     agree(table("The gateway's keys"), real)
+
+
+def test_it_has_every_key_that_a_target_may_declare() -> None:
+    shown = set(table("What a target declares"))
+    nested = {"tenants": TenantPromise, "queue": QueuePromise, "upstream": UpstreamPromise}
+    real = {
+        f"{name}{'.T' if name == 'tenants' else ''}.{key}" if key else name
+        for name in Declares.model_fields
+        for key in (nested[name].model_fields if name in nested else ("",))
+    }
+    assert shown == real
 
 
 def test_its_gateway_file_can_be_served() -> None:

@@ -63,7 +63,7 @@ def _prospect(name: str, check: type[Check], seen: Seen) -> Prospect:
 
 
 UNDECLARED = "rest on what the target file declares (or `declares: profile`)"
-_IN_PART = "the rest where the target file declares it"
+_IN_PART = "in part, and whole where the target file declares what stands beside them"
 
 
 def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> str:
@@ -72,7 +72,7 @@ def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> st
         return ""
     missing = [truth for truth in Truth if truth in truths and truth not in seen.promises.known]
     wanting = bool(missing) and (every or len(missing) == len(truths))
-    return " or ".join(SAID_BY[truth] for truth in missing) if wanting else ""
+    return (" and " if every else " or ").join(SAID_BY[truth] for truth in missing) if wanting else ""
 
 
 def _denied(check: type[Check], seen: Seen) -> str | None:
@@ -159,10 +159,11 @@ def _sees_first_tokens(seen: Seen) -> _Special:
 
 
 def _has_jobs(seen: Seen) -> _Special:
-    known = seen.promises is None or Truth.JOBS in seen.promises.known
-    return (
-        None if known else (Chance.NO, "needs durable jobs (POST /v1/jobs): say declares.jobs if it has any")
-    )
+    if seen.promises is None or Truth.JOBS in seen.promises.known:
+        return None
+    if Truth.JOBS in seen.promises.denied:
+        return Chance.NO, f"the target declares `{DENIED_BY[Truth.JOBS]}`"
+    return Chance.NO, "needs durable jobs (POST /v1/jobs): say declares.jobs if it has any"
 
 
 def _may_be_killed(seen: Seen) -> _Special:

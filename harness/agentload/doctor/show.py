@@ -31,7 +31,7 @@ def groups(prospects: Sequence[Prospect]) -> list[tuple[str, list[str], str]]:
     """(heading, checks, reason): the checks by chance and reason, in that order."""
     headings = {Chance.YES: "decidable", Chance.PERHAPS: "perhaps", Chance.NO: "not decidable"}
     grouped: dict[tuple[Chance, str], list[str]] = {}
-    for prospect in sorted(prospects, key=lambda one: list(Chance).index(one.chance)):
+    for prospect in sorted(prospects, key=lambda one: (list(Chance).index(one.chance), bool(one.because))):
         named = f"{prospect.check} ({prospect.say})" if prospect.say else prospect.check
         grouped.setdefault((prospect.chance, prospect.because), []).append(named)
     return [(headings[chance], names, because) for (chance, because), names in grouped.items()]
