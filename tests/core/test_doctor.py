@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload import checks
@@ -19,7 +19,7 @@ from agentload.doctor.observed import Asked, Call, Kind, Seen
 from agentload.doctor.show import groups
 from agentload.errors import ExitCode
 from agentload.model import Outcome
-from agentload.promises import Promises, Truth
+from agentload.promises import DENIED_BY, Promises, Truth
 
 TENANTS = ("quiet", "flood")
 
@@ -248,9 +248,16 @@ SEEN = st.builds(
     asked=st.lists(ANSWERS, max_size=6).map(tuple),
     calls=st.lists(st.builds(Call, tenant=PLACES, seq=PLACES, input_tokens=st.integers(0, 30))).map(tuple),
     upstream_keys=st.none() | st.integers(1, 3),
+    promises=st.none()
+    | st.builds(
+        Promises,
+        known=st.frozensets(st.sampled_from(Truth)),
+        denied=st.frozensets(st.sampled_from(sorted(DENIED_BY))),
+    ),
 )
 
 
+@settings(deadline=None)  # the first example loads all checks
 @given(SEEN)
 def test_whatever_was_seen_has_a_sentence_each(whatever: Seen) -> None:
     found = findings(whatever)
@@ -259,6 +266,7 @@ def test_whatever_was_seen_has_a_sentence_each(whatever: Seen) -> None:
     assert len(prospects(whatever)) == len(checks.SEAM.names())
 
 
+@settings(deadline=None)  # the first example loads all checks
 @given(SEEN)
 def test_without_a_call_at_our_provider_no_check_of_its_ledger_is_promised(whatever: Seen) -> None:
     blind = Seen(tenants=TENANTS, asked=whatever.asked, calls=())
