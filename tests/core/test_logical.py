@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -207,3 +208,15 @@ def test_whatever_happens_it_ends_once_in_order(
     assert [r.attempt for r in records] == list(range(len(records)))
     assert all(a.ended_ns <= b.due_ns < 3600 * NS for a, b in pairwise(records))
     assert Outcome.ANSWERED not in {r.outcome for r in records[:-1]}
+
+
+@pytest.mark.parametrize(("stream", "again"), [(None, False), (False, True)])
+def test_an_answer_of_an_api_without_streams_is_none_whatever_was_planned(
+    stream: bool | None, again: bool
+) -> None:
+    request = LogicalRequest(arrival(msgspec.structs.replace(JOB, stream=True)), behaviour("openai-sdk"), 1)
+    request.start(NS)
+    result = AttemptResult(outcome=Outcome.TRUNCATED, sent_ns=NS, status=200, stream=stream)
+    record, next_due_ns = request.ended(2 * NS, result)
+    assert record.stream is (stream is None)
+    assert (next_due_ns is not None) is again

@@ -141,7 +141,8 @@ class LogicalRequest:
     def _attempt(self, result: AttemptResult) -> Attempt:
         """What the behaviour may look at. A stream whose 200 has come counts as begun: no SDK retries it."""
         hint_s = result.retry_after_s if result.retry_after_hint_s is None else result.retry_after_hint_s
-        begun = result.first_token_ns is not None or (self.arrival.job.stream and result.status == 200)
+        stream = self.arrival.job.stream if result.stream is None else result.stream
+        begun = result.first_token_ns is not None or (stream and result.status == 200)
         return Attempt(
             number=self._number,
             outcome=result.outcome,
