@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import EnumType, StrEnum
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from agentload.evidence.history import LogicalRequest, latencies_ns, logical_req
 from agentload.evidence.statistics import percentile
 from agentload.evidence.verdicts import milliseconds
 from agentload.model import Run, Verdict
+from agentload.promises import SAID_BY, Truth
 
 
 def explain(check_name: str) -> str:
@@ -43,9 +44,16 @@ def _needs(kind: type[Check]) -> list[str]:
         needs.append("  our provider's ledger")
     if kind.needs_attribution:
         needs.append("  provider calls that can be traced to their requests (99 % of them)")
+    needs += [f"  of somebody's gateway, {' or '.join(_said(kind.rests_on))}"] if kind.rests_on else []
+    needs += [f"  for a part of it, {', '.join(_said(kind.better_with))}"] if kind.better_with else []
     if kind.zero_tolerance:
         needs.append("  nothing else for a failure: it stands even in a run that is void for measuring")
     return needs or ["  only what clients see"]
+
+
+def _said(truths: Collection[Truth]) -> list[str]:
+    """The keys of a target file by which somebody's gateway makes the check decidable."""
+    return [f"declares.{SAID_BY[truth]}" for truth in Truth if truth in truths]
 
 
 def _parameters(kind: type[Check]) -> list[list[str]]:

@@ -23,6 +23,7 @@ from agentload.checks.tenant_limit import TenantLimit
 from agentload.checks.work_conserving import WorkConserving
 from agentload.evidence.class_scene import ClassScene
 from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.explain import explain
 from agentload.model import Outcome, Run, Status
 from agentload.promises import Truth
 from agentload.targets._declares import as_declared
@@ -375,3 +376,9 @@ def test_a_parameter_of_the_check_is_as_good_as_a_declaration() -> None:
     assert RetryIdentity(max_attempts=3).rests() == frozenset()
     assert RetryIdentity(only=("early",)).rests() == {Truth.IDEMPOTENCY_KEYS}
     assert ClassBorrow(least=0.5).rests() == {Truth.CLASSES}
+
+
+def test_a_check_is_explained_with_what_has_to_be_declared_for_it() -> None:
+    assert "of somebody's gateway, declares.slots or declares.tenant_slots" in explain("concurrency-cap")
+    assert "for a part of it, declares.queue.requests, declares.queue.age_s" in explain("bounded-queue")
+    assert "declares" not in explain("own-answer").partition("Parameters")[0]

@@ -20,6 +20,8 @@ from fuzzing import YAML_SCRAPS, peak_kib, spoilt
 
 PROFILES = [path.read_bytes() for path in sorted(profile.bundled_folder().glob("*.yaml"))]
 TARGETS = [
+    b"base_url: http://127.0.0.1:1\ndeclares:\n  fairness: seconds\n  tenants: {a: {weight: 2, burst_s: 1}}\n"
+    b"  classes: {x: {min_units: 5}}\n  slots: 3\n  queue: {requests: 9, age_s: 2}\n  jobs: {lease_s: 1}\n",
     b"base_url: http://127.0.0.1:8080/v1\nmodel: gpt-4o\nheaders:\n  Authorization: \"Bearer {env:KEY}\"\n"
     b"  X-Tenant: '{tenant}'\nprovider: {listens: \"127.0.0.1:9100\"}\n",
     b"base_url: http://127.0.0.1:1/v1/messages\nbody: {temperature: 0, tags: [a, {b: c}]}\n",
