@@ -177,3 +177,26 @@ def test_files_are_looked_at_before_anything_starts(
         tls.check(trust, "gw.yaml")
     assert str(raised.value) == problem
     tls.check(Trust(ca="ca.pem", client_cert="client.pem", client_key="client.key"), "gw.yaml")
+
+
+def by_own_users(port: int, trust: Trust) -> dict[str, str]:
+    """Users of somebody's own Locust file, by their class."""
+    client = [trust.client_cert, str(trust.client_key)] if trust.client_cert else []
+    words = [sys.executable, str(TESTS / "own_users_tls.py"), str(port), str(trust.ca), *client]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=180)
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+
+
+def test_users_of_somebodys_own_code_verify_too_unless_they_say_otherwise(ca: Path) -> None:
+    own = Trust(ca=str(ca / "ca.pem"), client_cert=str(ca / "client.pem"), client_key=str(ca / "client.key"))
+    with serving(ca, "good", asks_client=True) as port:
+        assert by_own_users(port, own) | {"Trusting": ""} == {
+            "Fast": "200",
+            "Requests": "200",
+            "Trusting": "",
+        }
+    with serving(ca, "good") as port:
+        heard = by_own_users(port, Trust(ca=str(ca / "other-ca.pem")))
+        assert heard["Trusting"] == "200"
+        for kind in ("Fast", "Requests"):
+            assert "certificate verify failed" in heard[kind].lower()

@@ -11,21 +11,26 @@ from typing import Any
 import gevent
 from locust import FastHttpUser
 
+from agentload.drivers import tls
 from agentload.drivers.locust_common import CONTEXT
 from agentload.drivers.locust_watch import Watch
+from agentload.targets import Target
+from agentload.targets._tls import Trust
 
 _CONTEXT_PLACE = 3
 """Among the positional arguments of `client.request`, after method and url: name, catch_response, context."""
 
 
-def playing(base: Any, host: str, watch: Watch) -> Any:
+def playing(base: Any, target: Target, watch: Watch) -> Any:
     """A subclass of its own for the tenant: several may have users of one class."""
+    trust = target.trust or Trust()
 
     def begin(self: Any, environment: Any) -> None:
         base.__init__(self, environment)
         self.agentload = watch
         client = getattr(self, "client", None)
         _name(client, watch)
+        _verify(client, trust)
         _watch(client, watch)
 
     def start(self: Any, group: Any) -> Any:
@@ -33,9 +38,16 @@ def playing(base: Any, host: str, watch: Watch) -> Any:
         watch.book.owners[greenlet] = watch
         return greenlet
 
-    made: dict[str, Any] = {"__init__": begin, "start": start, "host": host, "__module__": base.__module__}
+    made: dict[str, Any] = {
+        "__init__": begin,
+        "start": start,
+        "host": target.base_url,
+        "__module__": base.__module__,
+    }
     if issubclass(base, FastHttpUser):
         made["default_headers"] = {**watch.headers, **(base.default_headers or {})}
+        if not _says_whom_it_trusts(base):
+            made |= {"insecure": False, "ssl_context_factory": staticmethod(lambda: tls.context(trust))}
     name = f"{base.__name__} of {watch.share.tenant.name}"
     return new_class(name, (base,), exec_body=lambda body: body.update(made))
 
@@ -46,6 +58,20 @@ def _name(client: Any, watch: Watch) -> None:
     if fields is not None:
         for name, value in watch.headers.items():
             fields.setdefault(name, value)
+
+
+def _verify(client: Any, trust: Trust) -> None:
+    """Sessions of requests verify by themselves; whom to believe instead is the target file's to say."""
+    if hasattr(client, "verify") and client.verify is True and trust.ca is not None:
+        client.verify = trust.ca
+    if hasattr(client, "cert") and client.cert is None and trust.client_cert is not None:
+        client.cert = trust.client_cert if trust.client_key is None else (trust.client_cert, trust.client_key)
+
+
+def _says_whom_it_trusts(base: Any) -> bool:
+    """Its own class has switches of its own; by default `FastHttpUser` believes everybody."""
+    own = base.__mro__[: base.__mro__.index(FastHttpUser)]
+    return any({"insecure", "ssl_context_factory", "client_pool"} & vars(one).keys() for one in own)
 
 
 def _watch(client: Any, watch: Watch) -> None:

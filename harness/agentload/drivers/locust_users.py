@@ -61,7 +61,7 @@ class OwnUsers:
         self._slots: list[_Slot] = []
         self._classes: list[Any] = []
         for share in part.own:
-            played = playing(load_class(share.own), part.target.base_url, Watch(share, self.book))
+            played = playing(load_class(share.own), part.target, Watch(share, self.book))
             environment.user_classes.append(played)
             self._classes.append(played)
             self._slots += [_Slot(share, number, played.__name__) for number in share.numbers]
