@@ -100,7 +100,8 @@ class Master:
         self._deadline_ns = 0
         self.runner: Any = _listen(config) if runner is None else runner
         if runner is None:
-            self.runner.environment.events.test_stopping.add_listener(self._on_test_stopping)
+            if config.web_port:
+                self.runner.environment.events.test_stopping.add_listener(self._on_test_stopping)
             for message, handler in self.handlers().items():
                 self.runner.register_message(message.value, handler)
 
