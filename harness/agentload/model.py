@@ -271,7 +271,7 @@ class Outcome(StrEnum):
 
     ANSWERED = "answered"
     REJECTED = "rejected"
-    """429 or 503 (or 402, 413) before any work was done."""
+    """429, 503 or 529 (or 402, 413) before any work was done."""
     EXPIRED = "expired"
     """504: its deadline passed while it waited, or could not be met."""
     FAILED = "failed"

@@ -200,7 +200,7 @@ def departure(seen: Seen) -> Finding:
 
 def refusals(seen: Seen) -> list[Asked]:
     """What was turned away in the burst."""
-    return [one for one in seen.of(Kind.BURST) if one.status in (402, 413, 429, 503)]
+    return [one for one in seen.of(Kind.BURST) if one.status in (402, 413, 429, 503, 529)]
 
 
 def refusal(seen: Seen) -> Finding:
