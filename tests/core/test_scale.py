@@ -112,7 +112,9 @@ def test_a_scaled_profile_survives_its_way_to_the_workers(name: str) -> None:
 # --------------------------------------------------------------------------- what grows, and what does not
 
 INTENSIVE = {
-    ProviderConfig: {"bucket_s", "default_output_tokens", "seed", "max_ledger_entries"},
+    ProviderConfig: {
+        "bucket_s", "default_output_tokens", "seed", "max_ledger_entries", "context_tokens",
+    },
     ModelLimits: set[str](),
     PoolConfig: {"headroom", "gather_after_s", "lease_s"},
     ClassConfig: {"nominal_share", "max_wait_s", "lendable", "borrows"},
