@@ -91,16 +91,32 @@ def go_duration(duration_ns: int) -> str:
     return f"{hours}h{minutes}m{seconds}{fraction}s" if hours else f"{minutes}m{seconds}{fraction}s"
 
 
+_REQUESTS = (b"requests",)
+_TOKENS = (b"tokens", b"project-tokens")
+_NAMES = {
+    name: tuple(b"x-ratelimit-%s-%s" % (field, name) for field in (b"limit", b"remaining", b"reset"))
+    for name in (*_REQUESTS, *_TOKENS)
+}
+
+
 def rate_limit_headers(requests: Bucket | None, tokens: Bucket | None) -> Headers:
     """OpenAI's `x-ratelimit-*` fields; `reset` is the time until full, `remaining` is rounded down.
 
     The `project-tokens` fields came in June 2026; here a project has its organisation's limit.
     """
-    named = ((b"requests", requests), (b"tokens", tokens), (b"project-tokens", tokens))
-    buckets = [(name, bucket) for name, bucket in named if bucket is not None]
-    limit = [(b"x-ratelimit-limit-" + name, b"%d" % bucket.per_minute) for name, bucket in buckets]
-    remaining = [(b"x-ratelimit-remaining-" + name, _whole(bucket.level)) for name, bucket in buckets]
-    reset = [(b"x-ratelimit-reset-" + name, _duration(bucket.full_in_ns())) for name, bucket in buckets]
+    limit: Headers = []
+    remaining: Headers = []
+    reset: Headers = []
+    for names, bucket in ((_REQUESTS, requests), (_TOKENS, tokens)):
+        if bucket is None:
+            continue
+        per_minute, left = b"%d" % bucket.per_minute, _whole(bucket.level)
+        full = _duration(bucket.full_in_ns())
+        for name in names:
+            limit_name, remaining_name, reset_name = _NAMES[name]
+            limit.append((limit_name, per_minute))
+            remaining.append((remaining_name, left))
+            reset.append((reset_name, full))
     return limit + remaining + reset
 
 

@@ -45,6 +45,8 @@ class FaultTimeline:
 
     def at_arrival(self, now_ns: int, call: Call) -> tuple[Fault, AtArrival] | None:
         """What a fault does to an arriving call, and which one it is."""
+        if not self._faults:
+            return None
         for fault in self._hitting(now_ns, call):
             decision = fault.at_arrival(call)
             if decision is not None:
@@ -53,15 +55,21 @@ class FaultTimeline:
 
     def slow_down_factor(self, now_ns: int, call: Call) -> float:
         """What the times of an answer that begins now are multiplied by."""
+        if not self._faults:
+            return 1.0
         return math.prod(fault.slow_down_factor() for fault in self._hitting(now_ns, call))
 
     def cut(self, now_ns: int, call: Call) -> Cut | None:
         """How an answer that begins now will end early."""
+        if not self._faults:
+            return None
         cuts = (fault.cut(call) for fault in self._hitting(now_ns, call))
         return next((cut for cut in cuts if cut is not None), None)
 
     def held_until_ns(self, due_ns: int, call: Call) -> int | None:
         """When tokens due at that time may really go out; None: nobody knows yet."""
+        if not self._faults:
+            return due_ns
         stalls = [fault for fault in self._faults.values() if fault.holds_tokens and fault.concerns(call)]
         while holding := [fault for fault in stalls if fault.active(due_ns)]:
             ends = [fault.end_ns for fault in holding]
