@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from agentload import doctor, targets
-from agentload.doctor.findings import Grade, findings
+from agentload.doctor.findings import Finding, Grade, findings
 from agentload.model import Outcome, RequestRecord, Spec
 from agentload.order import Options
 from driver_scene import config, driver_for, events_of, open_tenant, profile, records
+from gateway_scene import gateway
 from provider_helpers import ProviderProcess
 
 pytestmark = pytest.mark.live
@@ -101,17 +102,33 @@ def test_every_attempt_is_in_the_ledger_and_ended_there_as_its_client_says(name:
     assert all(r.first_token_ns is not None and r.first_token_ns < r.ended_ns for r in streamed)
 
 
-@pytest.mark.parametrize("name", FLAVOURS)
-def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "gateway.yaml"
-    with ProviderProcess() as provider:
-        where = f"base_url: {provider.url}\nprovider: {{running: '{provider.url}'}}\n"
-        file.write_text(where + FLAVOURS[name])
-        seen = doctor.examine(Options(profile="noisy-neighbor", target=str(file)), 4)
+def found_at(url: str, provider: ProviderProcess, flavour: str, folder: Path) -> dict[str, Finding]:
+    """What a doctor finds there."""
+    file = folder / "gateway.yaml"
+    file.write_text(f"base_url: {url}\nprovider: {{running: '{provider.url}'}}\n{flavour}")
+    seen = doctor.examine(Options(profile="noisy-neighbor", target=str(file)), 4)
     found = {one.about: one for one in findings(seen)}
     good = ("reachable", "authenticated", "our provider", "marker", "usage")
     assert {about: found[about].grade for about in good} == dict.fromkeys(good, Grade.GOOD), found
     assert "exact" in found["marker"].said
+    return found
+
+
+@pytest.mark.parametrize("name", FLAVOURS)
+def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> None:
+    with ProviderProcess() as provider:
+        found = found_at(provider.url, provider, FLAVOURS[name], tmp_path)
     streams, leaves = found["streaming"], found["client leaves"]
     assert streams.grade is (Grade.GOOD if name in ("responses", "messages") else Grade.NOTE)
     assert ("cancel-upstream will fail" in leaves.said) is (name in ("background", "jobs")), leaves
+
+
+def test_the_reference_gateway_is_asked_in_all_that_it_speaks(tmp_path: Path) -> None:
+    jobs = ("--jobs-db", str(tmp_path / "jobs.db"))
+    with ProviderProcess() as provider, gateway(tmp_path, provider.url, None, *jobs) as own:
+        url = str(own.http.base_url)
+        for flavour in ("openai-responses", "anthropic-messages", "jobs"):
+            found = found_at(
+                url, provider, f"flavour: {flavour}\nheaders: {{X-Tenant: '{{tenant}}'}}\n", tmp_path
+            )
+            assert found["streaming"].grade is (Grade.NOTE if flavour == "jobs" else Grade.GOOD)
