@@ -74,7 +74,8 @@ class Recording:
     def make(self) -> None:
         """Start everything, drive the load, write down what happened, take everything down."""
         token = token_of(os.environ)
-        with Stage(self.prepared.profile, self.folder.path, self.run_id, token) as stage:
+        trust = None if self.prepared.target is None else self.prepared.target.trust
+        with Stage(self.prepared.profile, self.folder.path, self.run_id, token, trust) as stage:
             target = self._set_up(stage)
             environment = {**os.environ, **to_hand_over(target.keyring)}
             environment.pop(TOKEN_VARIABLE, None)

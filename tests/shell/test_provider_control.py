@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import shutil
 import socket
 import ssl
@@ -23,6 +24,7 @@ from agentload.drivers.provider_watch import ProviderWatch
 from agentload.drivers.stage import Stage
 from agentload.errors import AgentloadError, ProfileError, UnreachableError
 from agentload.evidence.synthetic import profile
+from agentload.targets._tls import Trust
 from another_clock import AHEAD, AHEAD_S, NO_NAMESPACES, has_time_namespaces
 from delaying_proxy import delaying_proxy
 from fake_provider.control_token import TOKEN_VARIABLE
@@ -226,22 +228,30 @@ def test_one_host_has_one_clock(provider: ProviderProcess, tmp_path: Path) -> No
 
 
 @contextmanager
-def tls_in_front(certificate: Path, key: Path) -> Generator[str]:
-    """A server that shakes hands and says no more; yields its URL."""
+def tls_in_front(port: int, certificate: Path, key: Path) -> Generator[str]:
+    """A proxy that speaks TLS and passes everything on; yields its URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+
+    def shake_hands(raw: socket.socket) -> None:
+        with raw, suppress(OSError), context.wrap_socket(raw, server_side=True) as near:  # noqa: SIM117
+            with socket.create_connection(("127.0.0.1", port)) as far:
+                while pass_on(near, far):
+                    pass
+
+    def pass_on(near: ssl.SSLSocket, far: socket.socket) -> bool:
+        [ready, *_] = select.select([near, far], [], [])[0]
+        data = ready.recv(65_536)
+        (far if ready is near else near).sendall(data)
+        return bool(data)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                raw, _ = listener.accept()
+                threading.Thread(target=shake_hands, args=(raw,), daemon=True).start()
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    raw, _ = listener.accept()
-                    threading.Thread(target=shake_hands, args=(raw,), daemon=True).start()
-
-        def shake_hands(raw: socket.socket) -> None:
-            with raw, suppress(OSError):
-                context.wrap_socket(raw, server_side=True).close()
-
         threading.Thread(target=serve, daemon=True).start()
         yield f"https://127.0.0.1:{listener.getsockname()[1]}"
         with suppress(OSError):
@@ -249,10 +259,18 @@ def tls_in_front(certificate: Path, key: Path) -> Generator[str]:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
-def test_the_certificate_in_front_of_the_control_is_verified(tmp_path: Path) -> None:
+def test_the_certificate_in_front_of_the_control_is_verified(
+    provider: ProviderProcess, tmp_path: Path
+) -> None:
+    """By nobody's authority it is refused; by the target's own (`tls.ca`) the run goes on."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=x -addext subjectAltName=IP:127.0.0.1"
     command = [*made.split(), "-out", str(certificate), "-keyout", str(key)]
     subprocess.run(command, capture_output=True, check=True)
-    with tls_in_front(certificate, key) as url, control_of(url, TOKEN) as control:
-        assert "its certificate is not one that this machine trusts" in refusal(control)
+    with tls_in_front(provider.port, certificate, key) as url:
+        with Stage(profile(), tmp_path, 7) as stage, pytest.raises(UnreachableError) as raised:
+            stage.use_provider(url)
+        assert "its certificate is not one that this machine trusts" in str(raised.value)
+        with Stage(profile(), tmp_path, 7, trust=Trust(ca=str(certificate))) as stage:
+            stage.use_provider(url)
+            assert stage.calls_seen() == 0

@@ -75,7 +75,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
     run_id = secrets.randbelow(0xFFFF) + 1
     with (
         TemporaryDirectory(prefix="agentload-doctor-") as folder,
-        Stage(profile, Path(folder), run_id, token_of(os.environ)) as stage,
+        Stage(profile, Path(folder), run_id, token_of(os.environ), target.trust) as stage,
     ):
         _set_up(stage, options, target)
         if target.health is not None:

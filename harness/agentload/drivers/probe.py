@@ -7,6 +7,7 @@ the bytes that it takes in.
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -48,9 +49,13 @@ class Reply(NamedTuple):
         return self.body.decode("utf-8", "replace")
 
 
-def client() -> httpx.Client:
-    """A client for control calls, never for load (its pool is O(N²)). Ignores the environment's proxies."""
-    return httpx.Client(timeout=TIMEOUT_S, trust_env=False, follow_redirects=False)
+def client(tls: ssl.SSLContext | None = None) -> httpx.Client:
+    """A client for control calls, never for load (its pool is O(N²)). Ignores the environment's proxies.
+
+    `tls`: whose certificates are believed; by default, those of the usual authorities.
+    """
+    verify = True if tls is None else tls
+    return httpx.Client(timeout=TIMEOUT_S, trust_env=False, follow_redirects=False, verify=verify)
 
 
 def exchange(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Self
 import httpx
 
 from agentload.clock_alignment import ClockAlignment
-from agentload.drivers import probe
+from agentload.drivers import probe, tls
 from agentload.drivers.faults import Faults, Hand
 from agentload.drivers.heartbeat import resident_bytes
 from agentload.drivers.processes import Child
@@ -22,6 +23,7 @@ from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.model import Profile
 from agentload.rundir import write_file
 from agentload.targets import is_loopback
+from agentload.targets._tls import Trust
 from agentload.targets._urls import split_url
 from fake_provider.control_token import TOKEN_VARIABLE
 
@@ -31,10 +33,18 @@ READY_TIMEOUT_S = 20.0
 class Stage:
     """Starts what the run needs, knows whether it still stands, and takes it down again."""
 
-    def __init__(self, profile: Profile, folder: Path, run_id: int, token: str | None = None) -> None:
-        """`token`: for the control of a provider that runs already."""
+    def __init__(
+        self,
+        profile: Profile,
+        folder: Path,
+        run_id: int,
+        token: str | None = None,
+        trust: Trust | None = None,
+    ) -> None:
+        """`token`: for the control of a provider that runs already; `trust`: the target's, whose authorities
+        are believed of that provider, too."""
         self.profile, self.folder, self.run_id = profile, folder, run_id
-        self.http = probe.client()
+        self.http = probe.client(_authorities(trust))
         self.control: ProviderControl | None = None
         """Our provider's; None before it is there, and where it is somebody else's."""
         self.clock: ClockAlignment | None = None
@@ -202,6 +212,14 @@ class Stage:
         path = self.folder / name
         write_file(path, text.encode())
         return path
+
+
+def _authorities(trust: Trust | None) -> ssl.SSLContext:
+    """The system's (or SSL_CERT_FILE's), and the target's own; no certificate of ours is shown to anybody."""
+    believed = tls.context(None)
+    if trust is not None and trust.ca is not None:
+        believed.load_verify_locations(trust.ca)
+    return believed
 
 
 class _Kept:
