@@ -17,6 +17,7 @@ from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, undecided
 from agentload.model import NS, Evidence, LedgerEntry, Outcome, Run, Status, Verdict
 from agentload.promises import Truth
+from agentload.scheduler.config import TenantConfig
 
 
 class TenantLimit(Check):
@@ -114,14 +115,15 @@ class TenantLimit(Check):
         """What it is held to: as said here, else as the gateway was told."""
         if self.per_minute is not None:
             return [_Limit(self.unit, self.per_minute, self.burst)]
-        told = run.profile.gateway.tenants.get(tenant)
-        rates = (
-            () if told is None else ((told.requests_per_minute, _REQUESTS), (told.tokens_per_minute, _TOKENS))
-        )
+        told = run.profile.gateway.tenants.get(tenant, TenantConfig())
+        rates: dict[_Unit, float | None] = {
+            "requests": told.requests_per_minute,
+            "tokens": told.tokens_per_minute,
+        }
         return [
             _Limit(unit, rate, max(1.0, rate / 60 * told.burst_s))
-            for rate, unit in rates
-            if rate is not None and told is not None
+            for unit, rate in rates.items()
+            if rate is not None
         ]
 
     def _use(self, run: Run, limits: Mapping[str, list[_Limit]]) -> list[_Use]:
@@ -157,8 +159,6 @@ class TenantLimit(Check):
 
 
 _Unit = Literal["requests", "tokens"]
-_REQUESTS: _Unit = "requests"
-_TOKENS: _Unit = "tokens"
 
 
 class _Limit(msgspec.Struct, frozen=True):
