@@ -35,13 +35,13 @@ class UpstreamReply:
         self.output_tokens = 0
         self._plain = PlainMeter(dialect, max_bytes=max_bytes)
         self._whole: Reading | None = None
-        self._stream = SseMeter(dialect, hide_usage=hide_usage)
-        self._meter = self._stream if self.is_stream else self._plain
+        self._stream = SseMeter(dialect, hide_usage=hide_usage) if self.is_stream else None
+        self._meter = self._stream or self._plain
 
     @property
     def events(self) -> int:
         """Events of a stream that were passed on."""
-        return self._stream.events
+        return self._stream.events if self._stream is not None else 0
 
     @property
     def body(self) -> bytes:
