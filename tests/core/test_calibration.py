@@ -81,6 +81,13 @@ def test_one_stall_of_the_machine_is_not_the_end() -> None:
         assert carried(steps).per_s == pytest.approx(500.0)
 
 
+def test_what_still_grows_beyond_the_knee_counts() -> None:
+    """Latency that rises holds a step's answers back for a moment; a busy machine did this."""
+    steps = [step(rate) for rate in (11, 22, 44)]
+    steps += [step(87, answered=72.0, p50_ms=384.0), step(175, answered=130.0, p50_ms=427.0)]
+    assert carried(steps).per_s == pytest.approx(101)
+
+
 def test_a_late_generator_is_not_taken_for_a_slow_target() -> None:
     steps = [step(rate) for rate in RATES[:5]]
     steps += [step(rate, late_ms=300.0, answered=rate / 2, p50_ms=900.0) for rate in RATES[5:]]

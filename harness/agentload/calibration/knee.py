@@ -88,10 +88,15 @@ def carried(steps: Sequence[Step]) -> Carried:
         return Carried(per_s=steps[-1].rate, ended_by=EndedBy.TOP, limit_per_s=limit, steps=tuple(steps))
     ended_by = _trouble(steps[bad], steps[:bad]) or EndedBy.TARGET
     before = steps[bad - 1].rate if bad else 0.0
-    there = min(steps[bad].handled, steps[bad].rate)
+    there = max(min(steps[bad].handled, steps[bad].rate), _mean_handled(steps[bad:]))
     trusted = ended_by is EndedBy.TARGET or not bad
     per_s = max(before, there) if trusted else before
     return Carried(per_s=per_s, ended_by=ended_by, limit_per_s=limit, steps=tuple(steps))
+
+
+def _mean_handled(steps: Sequence[Step]) -> float:
+    """Per second, over all of them: beyond the knee as much comes back as can."""
+    return sum(min(one.handled, one.rate) * one.seconds for one in steps) / sum(one.seconds for one in steps)
 
 
 def _trouble(step: Step, before: Sequence[Step]) -> EndedBy | None:
