@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +90,7 @@ def fetched(url: str, form: bytes | None = None) -> bytes | None:
     try:
         with urllib.request.urlopen(url, data=form, timeout=PATIENCE_S) as answer:
             return bytes(answer.read())
-    except urllib.error.URLError:
+    except OSError:
         return None
 
 
@@ -142,7 +141,7 @@ def test_a_run_of_ours_shows_itself_in_locusts_web_ui_and_can_be_stopped_there(t
     try:
         wait_until(lambda: statistics(url).get("planned", {}).get("num_requests", 0) > 5, PATIENCE_S)
         assert fetched(f"{url}/swarm", b"user_count=1&spawn_rate=1") is None, "403: nothing is to be started"
-        assert fetched(f"{url}/stop", b"") is not None
+        fetched(f"{url}/stop", b"")  # its answer may be lost: the process that gives it ends with the run
         output, _ = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
