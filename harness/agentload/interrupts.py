@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -38,6 +39,23 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def raising() -> Generator[None]:
+    """SIGTERM and SIGHUP are ^C where something must be ended first: else they end us without a word.
+
+    Changes nothing outside the main thread, nor where somebody has taken care of them already.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    plain = [number for number in _ENDS if ours and signal.getsignal(number) == signal.SIG_DFL]
+    for number in plain:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in plain:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agentload import targets
 from agentload.drivers.keyring import with_keys, with_own_keys
+from agentload.drivers.proc import running
 from agentload.errors import ProfileError
 from agentload.order import Options, prepare
 from agentload.targets import Target
 from agentload.targets._keys import to_hand_over
+from process_facts import wait_until
 
 TENANTS = ["quiet-1", "flood"]
 
@@ -67,6 +72,7 @@ def test_a_command_is_told_how_many_and_who_and_is_run_once(tmp_path: Path) -> N
         ),
         ("printf 's3cret \\377'", "keys.command ./make: what it says is not UTF-8 text"),
         ("exec head -c 2000000 /dev/zero", "keys.command ./make: says more than 1048576 bytes"),
+        ("yes s3cret & yes s3cret", "keys.command ./make: says more than 1048576 bytes"),
         ("sleep 30", "keys.command ./make: has not ended within 0.5 s"),
     ],
 )
@@ -81,6 +87,31 @@ def test_what_goes_wrong_with_a_command(
     script(tmp_path, text)
     assert refusal(target(tmp_path, "{command: ./make}")) == problem
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_ends_with_us_and_so_does_what_it_has_started(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    script(tmp_path, "sleep 60 & echo $! > started; mv started pid; wait")
+    (tmp_path / "gw.yaml").write_text("base_url: http://127.0.0.1:9\nkeys: {command: ./make}\n")
+    words = [
+        sys.executable,
+        "-m",
+        "agentload",
+        "run",
+        "noisy-neighbor",
+        "--target",
+        str(tmp_path / "gw.yaml"),
+    ]
+    agentload = subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    wait_until((tmp_path / "pid").exists)
+    agentload.send_signal(number)
+    said = agentload.communicate(timeout=30)[0]
+    assert (agentload.returncode, said) == (130, "interrupted\n")
+    wait_until(lambda: not running([int((tmp_path / "pid").read_text())]))
 
 
 def test_a_command_and_a_file_that_are_not_there(tmp_path: Path) -> None:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from agentload.errors import ProfileError
+from agentload.interrupts import raising
 from agentload.targets import Target
 from agentload.targets._keys import (
     KeySource,
@@ -32,6 +36,8 @@ COMMAND_S = 60.0
 """How long a command may take that makes keys."""
 MOST_BYTES = 2**20
 """Of a command's output, and of all keys together: workers are handed them in their environment."""
+LOOK_S = 0.05
+"""How often a command is looked at that runs: one that never stops talking would fill the disk."""
 
 
 def with_keys(
@@ -107,32 +113,58 @@ def _open_to_others(path: Path) -> int | None:
 def _output(command: str, folder: str, tenants: tuple[str, ...], where: str) -> str:
     """What the command says, run once for these tenants; their names are its standard input."""
     words = [word.replace("{n}", str(len(tenants))) for word in shlex.split(command)]
-    with tempfile.TemporaryFile() as said:
-        try:
-            done = subprocess.run(
-                words,
-                cwd=folder,
-                input="".join(f"{tenant}\n" for tenant in tenants).encode(),
-                stdout=said,
-                stderr=subprocess.DEVNULL,
-                timeout=COMMAND_S,
-                check=False,
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired:
-            raise ProfileError(f"{where}: has not ended within {COMMAND_S:g} s") from None
-        except OSError as error:
-            raise ProfileError(f"{where}: cannot be run: {os.strerror(error.errno or 0).lower()}") from None
-        if done.returncode:
-            raise ProfileError(f"{where}: ended with status {done.returncode}: run it by hand to see why")
+    names = "".join(f"{tenant}\n" for tenant in tenants).encode()
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said:
+        asked.write(names)
+        asked.seek(0)
+        status = _run(words, folder, asked, said, where)
+        if status:
+            raise ProfileError(f"{where}: ended with status {status}: run it by hand to see why")
         said.seek(0)
         raw = said.read(MOST_BYTES + 1)
-    if len(raw) > MOST_BYTES:
-        raise ProfileError(f"{where}: says more than {MOST_BYTES} bytes")
+    _refuse_flood(len(raw), where)
     try:
         return raw.decode()
     except UnicodeDecodeError:
         raise ProfileError(f"{where}: what it says is not UTF-8 text") from None
+
+
+def _run(words: list[str], folder: str, asked: IO[bytes], said: IO[bytes], where: str) -> int:
+    """Its exit status. Neither it nor what it has started outlives a flood, its time, or us."""
+    with raising():
+        try:
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                stdin=asked,
+                stdout=said,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ProfileError(f"{where}: cannot be run: {os.strerror(error.errno or 0).lower()}") from None
+        try:
+            return _watched(process, said, where)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+
+
+def _watched(process: subprocess.Popen[bytes], said: IO[bytes], where: str) -> int:
+    until_s = time.monotonic() + COMMAND_S
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(LOOK_S)
+        _refuse_flood(os.fstat(said.fileno()).st_size, where)
+        if time.monotonic() > until_s:
+            raise ProfileError(f"{where}: has not ended within {COMMAND_S:g} s")
+
+
+def _refuse_flood(size_bytes: int, where: str) -> None:
+    if size_bytes > MOST_BYTES:
+        raise ProfileError(f"{where}: says more than {MOST_BYTES} bytes")
 
 
 def _where(target: Target) -> str:
