@@ -54,7 +54,26 @@ SAID_BY: Mapping[Truth, str] = {
     Truth.JOB_LEASES: "jobs.lease_s",
 }
 """The key below `declares:` of a target file by which each is said (`fairness` beside the weights)."""
+WITHOUT: Mapping[str, tuple[Truth, ...]] = {
+    "weights": (Truth.WEIGHTS,),
+    "slots": (Truth.SLOTS,),
+    "tenant_slots": (Truth.TENANT_SLOTS,),
+    "limits": (Truth.TENANT_LIMITS,),
+    "budgets": (Truth.BUDGETS,),
+    "queue": (Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE),
+    "classes": (Truth.CLASSES,),
+    "pools": (Truth.POOLS,),
+    "deadlines": (Truth.DEADLINES,),
+    "retry_after": (Truth.RETRY_AFTER,),
+    "upstream": (Truth.UPSTREAM,),
+    "max_attempts": (Truth.MAX_ATTEMPTS,),
+    "idempotency_keys": (Truth.IDEMPOTENCY_KEYS,),
+    "max_request_tokens": (Truth.MAX_REQUEST_TOKENS,),
+    "jobs": (Truth.JOBS, Truth.JOB_LEASES),
+}
+"""What a target may list below `declares.without`: it makes no such promise."""
 DENIED_BY: Mapping[Truth, str] = {
+    **{truth: f"without: [{word}]" for word, truths in WITHOUT.items() for truth in truths},
     Truth.WEIGHTS: "fairness: none",
     Truth.DEADLINES: "deadlines: false",
     Truth.RETRY_AFTER: "retry_after: false",
@@ -62,7 +81,7 @@ DENIED_BY: Mapping[Truth, str] = {
     Truth.JOBS: "jobs: false",
     Truth.JOB_LEASES: "jobs: false",
 }
-"""How a target says that it makes no such promise."""
+"""How a target says that it makes no such promise, in the shortest way."""
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +95,12 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """A request of more, prompt and declared output together, is refused for good."""
     where: str = "a target file"
     """Where more could be said."""
+
+
+def is_not_asked(truths: Iterable[Truth], promises: Promises) -> bool:
+    """Whether the target says outright that it promises nothing of the kind: then nobody breaks it."""
+    rests = frozenset(truths)
+    return bool(rests) and rests <= promises.denied
 
 
 def undeclared(truths: Iterable[Truth], promises: Promises) -> str:

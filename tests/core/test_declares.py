@@ -15,7 +15,7 @@ from agentload.checks import SEAM, Check
 from agentload.errors import ProfileError
 from agentload.judge import UNDECLARED, judge
 from agentload.model import Run, Spec, Status
-from agentload.promises import DENIED_BY, SAID_BY, Promises, Truth
+from agentload.promises import DENIED_BY, SAID_BY, WITHOUT, Promises, Truth
 from agentload.rundir import RunDir
 from agentload.targets._declares import as_declared
 from fake_provider.config import ProviderConfig
@@ -71,6 +71,14 @@ def _name(check: Check) -> str:
         (
             "declares: {pools: {a: {slots: 2}}, slots: 2}\n",
             "2:11: declares: has pools: say slots",
+        ),
+        (
+            "declares: {without: [class]}\n",
+            "2:21: declares.without: no promise is called 'class' (did you mean 'classes'?)",
+        ),
+        (
+            "declares: {without: [slots], slots: 3}\n",
+            "2:11: declares: says something of slots, and `without: [slots]`: leave out one of the two",
         ),
         (
             "declares: {fairness: none, each_tenant: {weight: 2}}\n",
@@ -214,10 +222,11 @@ def test_every_truth_can_be_said_and_every_denial_is_understood() -> None:
         "retry_after": False,
         "idempotency_keys": False,
         "jobs": False,
+        "without": [word for word in WITHOUT if word not in ("weights", *_SWITCHES)],
     }
     promises = put(section)[1]
     assert promises is not None
-    assert promises.denied == set(DENIED_BY)
+    assert promises.denied == set(DENIED_BY) == set(Truth)
     assert not promises.known
 
 
@@ -262,6 +271,15 @@ def test_what_is_known_not_to_be_promised_is_said() -> None:
     status, because = status_of(check, declared(run, {"fairness": "none"}))
     assert status is INCONCLUSIVE
     assert because.startswith("the target declares `fairness: none`")
+
+
+@pytest.mark.parametrize(("section", "severity"), [(None, "must"), ({"fairness": "none"}, "should")])
+def test_what_a_target_declines_outright_fails_no_run(section: dict[str, str] | None, severity: str) -> None:
+    _, run = SEAM.get("weighted-share").counterexample()
+    named = declared(run, section)
+    alone = named.profile.model_copy(update={"checks": (Spec(kind="weighted-share"),)})
+    [verdict] = judge(msgspec.structs.replace(named, profile=alone))
+    assert (verdict.status, verdict.severity) == (INCONCLUSIVE, severity)
 
 
 def test_a_verdict_that_no_other_run_would_decide_says_so() -> None:

@@ -24,12 +24,14 @@ _EXAMPLE = (
     "#   slots: 32",
     "#   queue: {requests: 256, age_s: 30}",
     "#   deadlines: true",
+    "#   without: [classes, budgets]        # promises nothing of these: checks of them fail no run",
 )
 _NO_SHARES = (
     "  fairness: none             # it limits, and shares nothing by weight",
     "  deadlines: false           # it does not read X-Deadline-Ms",
     "  retry_after: true",
     "  jobs: false",
+    "  without: [classes, pools, budgets, max_attempts, idempotency_keys]   # checks of these fail no run",
 )
 
 

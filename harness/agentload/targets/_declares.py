@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentload.errors import UsageError
 from agentload.model import Noun, Profile, Tenant
-from agentload.promises import Promises, ShareUnit, Truth
+from agentload.promises import DENIED_BY, WITHOUT, Promises, ShareUnit, Truth
+from agentload.registry import did_you_mean
 from agentload.scheduler.budget_config import BudgetConfig, BudgetsConfig
 from agentload.scheduler.config import ClassConfig, GatewayConfig, PoolConfig, TenantConfig, UpstreamLimits
 from agentload.scheduler.jobs_config import JobsSettings
@@ -117,6 +118,8 @@ class Declares(Noun):
     """More (prompt and max_tokens together) is refused for good, with 413."""
     jobs: bool | JobsPromise | None = None
     """true: it has durable jobs; a mapping says with which leases."""
+    without: tuple[str, ...] = ()
+    """What it promises nothing of (`promises.WITHOUT`): checks that rest on that alone are not asked."""
 
     @model_validator(mode="after")
     def _one_way_of_saying_pools(self) -> Self:
@@ -128,6 +131,22 @@ class Declares(Noun):
     def _weights_are_shared_by(self) -> Self:
         if self.fairness == "none" and any(one.weight is not None for one in self.said_of_tenants()):
             raise ValueError("has weights, and fairness: none: say in which unit they are kept")
+        return self
+
+    @field_validator("without")
+    @classmethod
+    def _are_promises(cls, without: tuple[str, ...]) -> tuple[str, ...]:
+        for word in without:
+            if word not in WITHOUT:
+                hint = did_you_mean(word, sorted(WITHOUT)) or f" (known: {', '.join(WITHOUT)})"
+                raise ValueError(f"no promise is called {shown(word)}{hint}")
+        return without
+
+    @model_validator(mode="after")
+    def _says_nothing_twice(self) -> Self:
+        if both := set(_denied(self)) & set(_known(self)):
+            truth = next(truth for truth in Truth if truth in both)
+            raise ValueError(f"says something of {truth}, and `{DENIED_BY[truth]}`: leave out one of the two")
         return self
 
     @model_validator(mode="after")
@@ -263,7 +282,8 @@ def _denied(said: Declares) -> Iterable[Truth]:
         Truth.JOBS: said.jobs is False,
         Truth.JOB_LEASES: said.jobs is False,
     }
-    return [truth for truth, is_denied in found.items() if is_denied]
+    gone_without = [truth for word in said.without for truth in WITHOUT[word]]
+    return [*gone_without, *(truth for truth, is_denied in found.items() if is_denied)]
 
 
 def _mapped(profile: Profile, said: Declares) -> Profile:
