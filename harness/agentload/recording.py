@@ -28,6 +28,7 @@ from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.interrupts import INTERRUPTED
 from agentload.model import NS, Profile, RequestRecord, Sample, Stall
 from agentload.order import Options, Prepared, bind_address
+from agentload.provider_records import ledger_from_provider, on_the_run, tools_from_provider
 from agentload.report import live_view, text
 from agentload.rundir import Manifest, RunDir
 from agentload.storage import read_lines
@@ -267,7 +268,7 @@ class Recording:
                 return ProviderLedger()
             try:
                 raw = stage.ledger(
-                    lambda page: ledger.extend(rundir.ledger_from_provider(page, names, t0_ns, stage.clock))
+                    lambda page: ledger.extend(ledger_from_provider(page, names, t0_ns, stage.clock))
                 )
             except ProviderTakenError as taken:
                 self._without_ledger(taken, taken.lines[0])
@@ -306,7 +307,7 @@ class Recording:
             self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
             return
         with self.folder.tools() as tools:
-            tools.extend(rundir.tools_from_provider(entries, self.manifest.t0_ns, stage.clock))
+            tools.extend(tools_from_provider(entries, self.manifest.t0_ns, stage.clock))
 
     def _complete_health(self, driver: LiveDriver, raw: ProviderLedger, clock: ClockAlignment | None) -> None:
         """Judge the generator by its records, and add the provider's stalls; a dead driver left nothing."""
@@ -324,7 +325,7 @@ class Recording:
         )
         t0_ns = self.manifest.t0_ns
         for stall in raw.stalls:
-            start, end = (rundir.on_the_run(int(stall[at]), t0_ns, clock) for at in ("start_ns", "end_ns"))
+            start, end = (on_the_run(int(stall[at]), t0_ns, clock) for at in ("start_ns", "end_ns"))
             if end > 0 and t0_ns:
                 health.stalls.append(Stall(start_ns=start, end_ns=end, where="provider"))
         self.folder.write_health(health)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import virtual_loop
-from agentload import plan, profile, rundir
+from agentload import plan, profile, provider_records
 from agentload.drivers.simulated.network import Timing
 from agentload.drivers.simulated.recording import Recording
 from agentload.model import NS, Outcome, Plan, Profile, Run
@@ -91,7 +91,7 @@ def assert_equal(run: Run, stack: Stack) -> None:
         assert record == by_attempt[record.seq, record.attempt]
     names = [tenant.name for tenant in run.profile.tenants]
     entries = [msgspec.to_builtins(entry) for entry in stack.ledger]
-    real = rundir.ledger_from_provider(entries, names, t0_ns=0)
+    real = provider_records.ledger_from_provider(entries, names, t0_ns=0)
     # In the end all clients leave at one instant: what starts then in the place of others is anybody's guess.
     end_ns = run.profile.duration_ns + round(run.profile.drain_s * NS)
     simulated = [entry for entry in run.ledger if entry.arrived_ns < end_ns]

@@ -13,7 +13,7 @@ from agentload.evidence.allowance import admitted, permitted, told_to_wait
 from agentload.evidence.envelope import highest_level
 from agentload.evidence.synthetic import MS
 from agentload.model import NS, CallEnding, LedgerEntry
-from agentload.rundir import ledger_from_provider
+from agentload.provider_records import ledger_from_provider
 from fake_provider.call import CallRequest
 from fake_provider.config import ProviderConfig
 from fake_provider.core import Provider

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import report_run
-from agentload import judge, rundir
+from agentload import judge, provider_records, rundir
 from agentload.errors import UsageError
 from agentload.model import NS, CallEnding, Run
 from agentload.rundir import RunDir, RunFolderError
@@ -232,7 +232,7 @@ def test_provider_entries_get_names_and_the_runs_clock() -> None:
         "charged_tokens": 48,
         "a_field_of_a_newer_provider": True,
     }
-    (entry,) = rundir.ledger_from_provider([raw], ["a", "b"], 100 * NS)
+    (entry,) = provider_records.ledger_from_provider([raw], ["a", "b"], 100 * NS)
     assert (entry.tenant, entry.seq, entry.attempt, entry.call) == ("b", 77, 2, 3)
     assert (entry.arrived_ns, entry.started_ns, entry.ended_ns) == (5 * NS, 6 * NS, None)
     assert entry.ending is CallEnding.OPEN
@@ -242,7 +242,7 @@ def test_provider_entries_get_names_and_the_runs_clock() -> None:
 @pytest.mark.parametrize("tenant", [None, -1, 2, 65535])
 def test_a_tenant_number_never_given_out_is_no_marker(tenant: int | None) -> None:
     raw = {"call": 0, "tenant": tenant, "seq": 5, "attempt": 0, "arrived_ns": 1, "ending": "completed"}
-    (entry,) = rundir.ledger_from_provider([raw], ["a", "b"], 0)
+    (entry,) = provider_records.ledger_from_provider([raw], ["a", "b"], 0)
     assert (entry.tenant, entry.seq, entry.attempt) == (None, None, None)
 
 
@@ -250,7 +250,7 @@ def test_ledger_entries_survive_the_way_over_the_providers_json() -> None:
     run, t0_ns = report_run.run(), 987_654_321
     names = [tenant.name for tenant in run.profile.tenants]
     raw = as_the_provider_says(run, t0_ns)
-    assert rundir.ledger_from_provider(raw, names, t0_ns) == run.ledger[:50]
+    assert provider_records.ledger_from_provider(raw, names, t0_ns) == run.ledger[:50]
 
 
 def as_the_provider_says(run: Run, t0_ns: int) -> list[dict[str, Any]]:

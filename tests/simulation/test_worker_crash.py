@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentload import judge, mutants, profile, rundir
+from agentload import judge, mutants, profile, provider_records, rundir
 from agentload.model import JobRecord, Profile, Status, ToolRecord
 from agentload.rundir import RunDir
 from agentload.simulate import parts_of, simulate
@@ -67,7 +67,7 @@ def test_a_run_without_jobs_has_no_files_of_them(tmp_path: Path) -> None:
 
 def test_the_tools_ledger_is_put_on_the_runs_clock() -> None:
     raw = {"call": 1, "tool": "t", "arrived_ns": 105, "ended_ns": None, "effect_ns": 120, "unheard": 1}
-    (call,) = rundir.tools_from_provider([raw], 100)
+    (call,) = provider_records.tools_from_provider([raw], 100)
     assert call == ToolRecord(call=1, tool="t", arrived_ns=5, effect_ns=20)
     assert (
         msgspec.json.decode(

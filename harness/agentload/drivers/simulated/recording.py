@@ -29,7 +29,7 @@ from agentload.model import (
     Sample,
 )
 from agentload.plan import ClosedLoops
-from agentload.rundir import tools_from_provider
+from agentload.provider_records import tools_from_provider
 from fake_provider.ledger import Entry
 
 DRIVER = "simulated"

@@ -1,0 +1,66 @@
+"""What the provider says of calls, in its own words and on its own clock, as records of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from agentload.clock_alignment import ClockAlignment
+from agentload.model import CallEnding, LedgerEntry, ToolRecord
+
+_TIMES = ("arrived_ns", "queued_ns", "started_ns", "ended_ns", "not_before_ns")
+_FIELDS = frozenset(LedgerEntry.__struct_fields__)
+
+
+def ledger_from_provider(
+    entries: Iterable[Mapping[str, Any]],
+    tenants: Sequence[str],
+    t0_ns: int,
+    clock: ClockAlignment | None = None,
+) -> list[LedgerEntry]:
+    """The provider's entries (tenant numbers, its own monotonic times) with names and the run's clock.
+
+    `clock`: the provider's against ours; None where they are one. A tenant number that the run never gave out
+    counts as no marker at all. Fields of a newer provider are ignored.
+    """
+    return [_ledger_entry(entry, tenants, t0_ns, clock) for entry in entries]
+
+
+def on_the_run(theirs_ns: int, t0_ns: int, clock: ClockAlignment | None) -> int:
+    """An instant of the provider's monotonic clock on the run's clock."""
+    return (theirs_ns if clock is None else clock.ours_ns(theirs_ns)) - t0_ns
+
+
+def _ledger_entry(
+    entry: Mapping[str, Any], tenants: Sequence[str], t0_ns: int, clock: ClockAlignment | None
+) -> LedgerEntry:
+    values = {name: value for name, value in entry.items() if name in _FIELDS}
+    for name in _TIMES:
+        if values.get(name) is not None:
+            values[name] = on_the_run(values[name], t0_ns, clock)
+    index = values.get("tenant")
+    known = isinstance(index, int) and 0 <= index < len(tenants)
+    values["tenant"] = tenants[index] if known and index is not None else None
+    if not known:
+        values["seq"] = values["attempt"] = None
+    values["ending"] = CallEnding(values["ending"])
+    return LedgerEntry(**values)
+
+
+_TOOL_TIMES = ("arrived_ns", "ended_ns", "effect_ns")
+_TOOL_FIELDS = frozenset(ToolRecord.__struct_fields__)
+
+
+def tools_from_provider(
+    entries: Iterable[Mapping[str, Any]], t0_ns: int, clock: ClockAlignment | None = None
+) -> list[ToolRecord]:
+    """The fake tools' entries (the provider's monotonic times) on the run's clock."""
+    return [_tool_record(entry, t0_ns, clock) for entry in entries]
+
+
+def _tool_record(entry: Mapping[str, Any], t0_ns: int, clock: ClockAlignment | None) -> ToolRecord:
+    values = {name: value for name, value in entry.items() if name in _TOOL_FIELDS}
+    for name in _TOOL_TIMES:
+        if values.get(name) is not None:
+            values[name] = on_the_run(values[name], t0_ns, clock)
+    return ToolRecord(**values)
