@@ -18,7 +18,7 @@ from agentload.drivers import protocol, target_probe
 from agentload.drivers.foreign_hand import ForeignHand
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.gauges import Gauge, OwnGauge, gauge_of, missing_series
-from agentload.drivers.health import reassess
+from agentload.drivers.health import reassess, without_silent_users
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.provider_control import ProviderLedger, ProviderTakenError, token_of
@@ -120,6 +120,7 @@ class Recording:
         if target.health is not None:
             target_probe.await_ready(target)
         status = target_probe.chat_probe(target, request)
+        self._warn_of_series(target)
         if stage.control is None:
             return
         if (status < 300 or status >= 500) and not _reached(stage, target):
@@ -128,9 +129,11 @@ class Recording:
                 f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?",
                 "--provider-port N says where ours listens; --provider URL names one that runs already",
             )
+        stage.begin_run()
+
+    def _warn_of_series(self, target: Target) -> None:
         for missing in missing_series(target):
             self.console.print(f"warning: {missing}", style="yellow", soft_wrap=True, markup=False)
-        stage.begin_run()
 
     def _master_config(self, target: Target) -> protocol.MasterConfig:
         host, port = bind_address(self.options.bind)
@@ -323,6 +326,8 @@ class Recording:
             self.prepared.profile.duration_ns,
             interrupted=self.manifest.interrupted is not None,
         )
+        if self.manifest.interrupted is None:
+            health = without_silent_users(health, self.prepared.profile, records)
         t0_ns = self.manifest.t0_ns
         for stall in raw.stalls:
             start, end = (on_the_run(int(stall[at]), t0_ns, clock) for at in ("start_ns", "end_ns"))

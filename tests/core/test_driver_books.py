@@ -14,7 +14,7 @@ from agentload.client.logical import AttemptResult
 from agentload.drivers.bookkeeper import BATCH, Bookkeeper
 from agentload.drivers.call import Call
 from agentload.drivers.collector import Collector, Files
-from agentload.drivers.health import assess, highest_stated, lateness_bound_ms, reassess
+from agentload.drivers.health import assess, highest_stated, lateness_bound_ms, reassess, without_silent_users
 from agentload.drivers.heartbeat import ProcessorUse, StallFinder, resident_bytes, run_queue_wait_ns
 from agentload.drivers.protocol import (
     Counts,
@@ -27,7 +27,17 @@ from agentload.drivers.protocol import (
 )
 from agentload.drivers.tally import Tally
 from agentload.measure import read_log
-from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord, Stall
+from agentload.model import (
+    Distribution,
+    GeneratorHealth,
+    LocustUsers,
+    Outcome,
+    RequestRecord,
+    Spec,
+    Stall,
+    Tenant,
+)
+from driver_scene import profile
 
 MS = 1_000_000
 
@@ -318,6 +328,16 @@ def test_requests_spoilt_by_the_generator_are_a_flaw_even_if_all_were_sent() -> 
     assert found.reasons == [
         "1 requests were spoilt by an error of the load generator: see the workers' logs"
     ]
+
+
+def test_users_of_ones_own_that_sent_nothing_were_no_load() -> None:
+    users = LocustUsers.model_validate({"file": "/users.py", "class": "Noise", "sha256": "0"})
+    chosen = profile(10, Tenant(name="own", group="own", client=Spec(kind="no-retry"), locust=users))
+    sound = healthy(trustworthy=True)
+    assert without_silent_users(sound, chosen, [msgspec.structs.replace(sent(1, 0), tenant="own")]) == sound
+    found = without_silent_users(sound, chosen, [sent(1, 0)])
+    assert not found.trustworthy
+    assert "the users of own (Noise) sent no request" in found.reasons[0]
 
 
 def test_slow_targets_forgive_a_little_lateness() -> None:

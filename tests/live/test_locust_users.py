@@ -67,6 +67,13 @@ def test_unmarked_calls_make_attribution_inconclusive_and_the_mend_is_said(tmp_p
     assert "of own (Unmarked): does their code put `marked(self, …)` of agentload.locust around each" in said
 
 
+def test_users_that_send_nothing_prove_nothing(tmp_path: Path) -> None:
+    users = f"{USERS}\n\nclass Broken(User):\n    @task\n    def ask(self) -> None:\n        raise KeyError\n"
+    code, output = run(tmp_path, text=PROFILE.replace("class: Quick", "class: Broken"), users=users)
+    assert code == ExitCode.INCONCLUSIVE
+    assert "the users of own (Broken) sent no request: does their code raise" in " ".join(output.split())
+
+
 def test_a_file_that_cannot_be_imported_is_one_line_and_nothing_is_started(tmp_path: Path) -> None:
     code, output = run(tmp_path, users="import os\n\nimport nope_nobody_has_this\n")
     assert code == ExitCode.USAGE

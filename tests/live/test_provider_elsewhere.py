@@ -39,6 +39,7 @@ tenants:
     client: {kind: no-retry}
 checks: [own-answer, status-codes, retry-after-present, bounded-queue, provider-limit, concurrency-cap]
 """
+SERIES = "{url: /_fake/health, waiting: no_such}"
 FAULT = "faults: [{kind: outage, phase: out}]\n"
 
 
@@ -147,7 +148,7 @@ def test_somebody_elses_provider(tmp_path: Path) -> None:
     """Ours, treated as a foreign one: what rests on its ledger is inconclusive, the rest is judged."""
     with ProviderProcess(settings={"slots": 64}) as provider:
         file = tmp_path / "gateway.yaml"
-        file.write_text(f"base_url: {provider.url}\nprovider: external\n")
+        file.write_text(f"base_url: {provider.url}\nprovider: external\nmetrics: {SERIES}\n")
         code, output = finish(run_of(tmp_path, "--target", "gateway.yaml", faults=""))
         assert code == ExitCode.USAGE
         assert "may cost real money: name it if you mean it, as in --allow-host api.openai.com" in output
@@ -158,6 +159,7 @@ def test_somebody_elses_provider(tmp_path: Path) -> None:
         code, output = finish(run_of(tmp_path, *allowed, faults=""))
         assert provider.control("GET", "health")["run"] == 0, "its control was not touched"
     assert code == ExitCode.INCONCLUSIVE, output
+    assert "holds no no_such (waiting): checks that need it will be inconclusive" in output
     assert "120 requests with about 2,880 input and up to 1,920 output tokens" in output
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     resting = {c["check"] for c in report["checks"] if "rests on our provider's ledger" in c["because"]}

@@ -12,7 +12,7 @@ import msgspec
 from agentload.evidence import statistics
 from agentload.evidence.history import GENERATOR_ERROR, STOPPED
 from agentload.evidence.intervals import merge
-from agentload.model import Distribution, GeneratorHealth, Outcome, RequestRecord
+from agentload.model import Distribution, GeneratorHealth, Outcome, Profile, RequestRecord
 
 LATENESS_FLOOR_MS = 20.0
 LATENESS_SHARE = 0.1
@@ -78,6 +78,24 @@ def reassess(
         )
         again.trustworthy = False
     return again
+
+
+def without_silent_users(
+    health: GeneratorHealth, profile: Profile, records: Sequence[RequestRecord]
+) -> GeneratorHealth:
+    """The same, doubted where a tenant's own code sent nothing: a load that is not there hurts nobody.
+
+    What its code should send is not known; that it should send something is.
+    """
+    sent = {record.tenant for record in records if record.outcome is not Outcome.UNSENT}
+    found = [
+        f"the users of {tenant.name} ({tenant.locust.user_class}) sent no request: does their code raise, "
+        "wait for longer than their phases last, or fire no `request` event?"
+        for tenant in profile.tenants
+        if tenant.locust is not None and tenant.name not in sent
+    ]
+    reasons = [*health.reasons, *found]
+    return msgspec.structs.replace(health, reasons=reasons, trustworthy=health.trustworthy and not found)
 
 
 def _losses(health: GeneratorHealth) -> list[str]:
