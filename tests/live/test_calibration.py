@@ -43,6 +43,7 @@ def measured(target: Path, profile: str = "noisy-neighbor") -> Carried:
     return found
 
 
+@pytest.mark.slow
 def test_a_gateway_of_26_requests_a_second_is_found_to_be_one(tmp_path: Path) -> None:
     with slow_gateway(tmp_path, 0.038) as target:
         found = measured(target)

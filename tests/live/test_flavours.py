@@ -73,7 +73,13 @@ def drive(folder: Path, flavour: str, provider: ProviderProcess, **limits: Any) 
     return records(folder)
 
 
-@pytest.mark.parametrize("name", FLAVOURS)
+IN_CI_AND_BY_HAND = [
+    name if name in ("messages", "jobs") else pytest.param(name, marks=pytest.mark.slow) for name in FLAVOURS
+]
+"""One that is answered at once, and one that is asked after, speak for the others in CI."""
+
+
+@pytest.mark.parametrize("name", IN_CI_AND_BY_HAND)
 def test_every_attempt_is_in_the_ledger_and_ended_there_as_its_client_says(name: str, tmp_path: Path) -> None:
     with ProviderProcess() as provider:
         kept = drive(tmp_path, FLAVOURS[name], provider, slots=6, faults=FAULTS)
@@ -114,7 +120,7 @@ def found_at(url: str, provider: ProviderProcess, flavour: str, folder: Path) ->
     return found
 
 
-@pytest.mark.parametrize("name", FLAVOURS)
+@pytest.mark.parametrize("name", IN_CI_AND_BY_HAND)
 def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> None:
     with ProviderProcess() as provider:
         found = found_at(provider.url, provider, FLAVOURS[name], tmp_path)
@@ -123,6 +129,7 @@ def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> 
     assert ("cancel-upstream will fail" in leaves.said) is (name in ("background", "jobs")), leaves
 
 
+@pytest.mark.slow
 def test_the_reference_gateway_is_asked_in_all_that_it_speaks(tmp_path: Path) -> None:
     jobs = ("--jobs-db", str(tmp_path / "jobs.db"))
     with ProviderProcess() as provider, gateway(tmp_path, provider.url, None, *jobs) as own:

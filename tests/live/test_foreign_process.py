@@ -101,6 +101,7 @@ def test_its_samples_are_called_as_those_of_the_bundled_gateway(run: Run) -> Non
     assert min(values["resident_bytes"] for values in whole) > 20 * 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("fault", ["pause", "kill"])
 def test_a_run_that_ends_during_a_fault_leaves_it_running(

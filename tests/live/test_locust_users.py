@@ -31,7 +31,7 @@ def own(recorded: Run) -> list[tuple[int, int]]:
     return [(record.seq, record.worker) for record in recorded.records if record.tenant == "own"]
 
 
-@pytest.mark.parametrize("user_class", ["Quick", "Plain"])
+@pytest.mark.parametrize("user_class", ["Quick", pytest.param("Plain", marks=pytest.mark.slow)])
 def test_their_requests_are_recorded_under_their_tenant_and_known_at_the_provider(
     tmp_path: Path, user_class: str
 ) -> None:
@@ -57,6 +57,7 @@ def test_their_requests_are_recorded_under_their_tenant_and_known_at_the_provide
     assert "own " in output.split("share of work")[1]
 
 
+@pytest.mark.slow
 def test_unmarked_calls_make_attribution_inconclusive_and_the_mend_is_said(tmp_path: Path) -> None:
     text = PROFILE.replace("class: Quick", "class: Unmarked").replace("own-answer,", "bounded-queue,")
     code, output = run(tmp_path, text=text)
@@ -114,7 +115,7 @@ class ByHand(User):
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_request_is_recorded_once_as_the_server_counts_them(tmp_path: Path, workers: int) -> None:
     chosen = loaded(tmp_path, users=FIXTURE)
     with tiny_server(tmp_path, "--delay-ms", "30") as port:
@@ -137,6 +138,7 @@ def test_every_request_is_recorded_once_as_the_server_counts_them(tmp_path: Path
     }
 
 
+@pytest.mark.slow
 def test_what_their_code_raises_is_told_and_does_not_spin(tmp_path: Path) -> None:
     chosen = loaded(tmp_path, PROFILE.replace("class: Quick", "class: Raising"), FIXTURE)
     with tiny_server(tmp_path) as port, driver_for(config(chosen, port, tmp_path)) as driver:
@@ -151,6 +153,7 @@ def test_what_their_code_raises_is_told_and_does_not_spin(tmp_path: Path) -> Non
     assert health.scheduled == 60
 
 
+@pytest.mark.slow
 def test_a_client_of_their_own_fires_its_events_by_hand(tmp_path: Path) -> None:
     chosen = loaded(tmp_path, PROFILE.replace("class: Quick", "class: ByHand"), FIXTURE)
     with tiny_server(tmp_path) as port, driver_for(config(chosen, port, tmp_path)) as driver:
@@ -161,6 +164,7 @@ def test_a_client_of_their_own_fires_its_events_by_hand(tmp_path: Path) -> None:
     assert {record.ended_ns - record.sent_ns for record in own} == {2_000_000}
 
 
+@pytest.mark.slow
 def test_what_is_open_when_the_run_ends_is_unfinished_and_stopping_early_ends_soon(tmp_path: Path) -> None:
     long = PROFILE.replace("seconds: 2", "seconds: 60").replace("during: [beside]", "during: []")
     chosen = loaded(tmp_path, long, FIXTURE)
@@ -180,6 +184,7 @@ def test_what_is_open_when_the_run_ends_is_unfinished_and_stopping_early_ends_so
     assert Counter(record.outcome for record in own) == {Outcome.UNFINISHED: 5}
 
 
+@pytest.mark.slow
 def test_a_user_that_does_not_finish_its_task_leaves_when_its_phase_has_ended(tmp_path: Path) -> None:
     text = PROFILE.replace("seconds: 1}", "seconds: 0.5}").replace("during: [beside]", "during: [before]")
     chosen = loaded(tmp_path, text.replace("seconds: 2", "seconds: 4"), FIXTURE)

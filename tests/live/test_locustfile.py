@@ -40,7 +40,7 @@ def the_run(folder: Path) -> Path:
     return found
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_plan_is_played_and_can_be_judged(tmp_path: Path, processes: int) -> None:
     prepared(tmp_path)
     more = ["--processes", str(processes)] if processes > 1 else []
@@ -99,6 +99,7 @@ def statistics(url: str) -> dict[str, Any]:
     return {} if answer is None else {row["name"]: row for row in json.loads(answer)["stats"]}
 
 
+@pytest.mark.slow
 def test_the_web_ui_starts_it_shows_the_tenants_and_stops_it(
     tmp_path: Path, web: tuple[subprocess.Popen[bytes], str]
 ) -> None:
@@ -130,6 +131,7 @@ def test_what_is_wrong_with_the_options_is_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_of_ours_shows_itself_in_locusts_web_ui_and_can_be_stopped_there(tmp_path: Path) -> None:
     written(tmp_path, PROFILE.replace("seconds: 2", "seconds: 60"))
     port = free_port()

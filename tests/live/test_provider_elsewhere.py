@@ -110,6 +110,7 @@ def assert_one_clock(run: Run) -> None:
     assert all(call.arrived_ns >= outage.start_ns - slack_ns for call in refused)
 
 
+@pytest.mark.slow
 def test_two_runs_want_one_provider(tmp_path: Path) -> None:
     """The second is told at once; taken by force, the provider costs the first its ledger, and it says so."""
     folders = [tmp_path / name for name in ("first", "second")]
