@@ -42,9 +42,19 @@ def conclude(
     verdicts = judge.judge(recorded)
     when = WhenInconclusive.PASS if inconclusive_passes else WhenInconclusive.ERROR
     result = Result.of(recorded, verdicts, judge.overall(verdicts), when)
-    paths = write_all(result, folder.path, warn=lambda line: console.print(line, style="yellow"))
-    terminal.print_result(result, console, paths)
-    return Conclusion(result=result, exit_code=_exit_code(result, ended_by, inconclusive_passes, console))
+    written = write_all(
+        result,
+        folder.path,
+        warn=lambda line: console.print(line, style="yellow", soft_wrap=True, markup=False),
+    )
+    terminal.print_result(result, console, written.paths)
+    code = _exit_code(result, ended_by, inconclusive_passes, console)
+    if written.lost is not None and code is ExitCode.PASSED:
+        console.print(
+            f"not all reports could be written: {written.lost}", style="red", soft_wrap=True, markup=False
+        )
+        code = ExitCode.INCONCLUSIVE  # whoever reads junit.xml would find none, or that of another run
+    return Conclusion(result=result, exit_code=code)
 
 
 def exit_code_of(status: Status, *, inconclusive_passes: bool) -> ExitCode:

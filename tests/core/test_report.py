@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 import report_run
 from agentload import report
-from agentload.errors import UsageError
+from agentload.conclusion import conclude
+from agentload.errors import ExitCode, UsageError
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.model import Status
 from agentload.registry import PLUGINS_VARIABLE
 from agentload.report import SEAM, Result, write_all
+from agentload.rundir import RunDir
 
 FILES = {"report.json", "report.html", "junit.xml", "summary.md"}
 
@@ -24,7 +28,7 @@ def test_every_file_of_the_package_is_a_format_or_serves_one() -> None:
 
 def test_all_formats_are_written(tmp_path: Path) -> None:
     warnings: list[str] = []
-    paths = write_all(report_run.result(), tmp_path, warnings.append)
+    paths = write_all(report_run.result(), tmp_path, warnings.append).paths
     assert {path.name for path in paths} == FILES == {path.name for path in tmp_path.iterdir()}
     assert warnings == []
     assert all(path.stat().st_size > 500 for path in paths)
@@ -33,7 +37,7 @@ def test_all_formats_are_written(tmp_path: Path) -> None:
 def test_an_empty_run_can_be_reported(tmp_path: Path) -> None:
     warnings: list[str] = []
     result = Result.of(RunBuilder(profile()).run(), [], Status.INCONCLUSIVE)
-    assert len(write_all(result, tmp_path, warnings.append)) == len(FILES)
+    assert len(write_all(result, tmp_path, warnings.append).paths) == len(FILES)
     assert warnings == []
 
 
@@ -42,10 +46,22 @@ def test_a_report_that_fails_loses_only_itself(tmp_path: Path) -> None:
         report_run.result(), summary=report_run.result().summary | {"spectrum": 5}
     )
     warnings: list[str] = []
-    paths = write_all(spoilt, tmp_path, warnings.append)
+    paths, lost = write_all(spoilt, tmp_path, warnings.append)
+    assert lost is None
     assert {path.name for path in paths} == FILES - {"report.html"}
     assert len(warnings) == 1
     assert "report 'html' could not be made" in warnings[0]
+
+
+def test_a_run_that_passed_and_could_not_leave_its_reports_has_not_passed(tmp_path: Path) -> None:
+    said = StringIO()
+    console = Console(file=said, width=80)
+    assert conclude(RunDir(tmp_path), console, recorded=report_run.run()).exit_code == ExitCode.PASSED
+    (tmp_path / "junit.xml").unlink()
+    (tmp_path / "junit.xml" / "in-the-way").mkdir(parents=True)
+    assert conclude(RunDir(tmp_path), console, recorded=report_run.run()).exit_code == ExitCode.INCONCLUSIVE
+    last = said.getvalue().splitlines()[-1]
+    assert last.startswith(f"not all reports could be written: {tmp_path}/junit.xml: cannot be written")
 
 
 def test_a_plug_in_adds_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,7 @@ from agentload.model import Run, Status, Verdict
 from agentload.registry import Seam
 from agentload.report import facts
 from agentload.rundir import write_file
+from agentload.storage import StorageError
 
 
 class WhenInconclusive(StrEnum):
@@ -86,20 +87,29 @@ class _Formats(Seam[Report]):
 SEAM: Seam[Report] = _Formats(__name__, Report)
 
 
-def write_all(result: Result, folder: Path, warn: Callable[[str], None] = _to_stderr) -> list[Path]:
-    """Write every format into the folder. A report that fails costs itself and one warning.
+class Written(NamedTuple):
+    """What became of the reports."""
 
-    Returns the paths written.
-    """
+    paths: list[Path]
+    lost: StorageError | None
+    """The first that the folder did not take; what a format of somebody's own raises is not meant."""
+
+
+def write_all(result: Result, folder: Path, warn: Callable[[str], None] = _to_stderr) -> Written:
+    """Write every format into the folder. A report that fails costs itself and one warning."""
     written: list[Path] = []
+    lost: StorageError | None = None
     for name in SEAM.names():
         try:
             report = SEAM.get(name)()
             path = folder / report.filename
             write_file(path, report.render(result))
             written.append(path)
+        except StorageError as error:
+            lost = lost or error
+            warn(str(error))
         except AgentloadError as error:
             warn(str(error))
         except Exception as error:
             warn(f"report '{name}' could not be made: {type(error).__name__}: {error}")
-    return written
+    return Written(written, lost)
