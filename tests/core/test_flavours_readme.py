@@ -1,4 +1,4 @@
-"""What README.md says of flavours is so."""
+"""What profiles/README.md says of flavours is so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from agentload import flavours, targets
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "profiles" / "README.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| `([a-z]+):` \| (.*) \|$", README, re.MULTILINE))
 
 
