@@ -25,7 +25,7 @@ from agentload.evidence.moved_ledger import with_ledger_moved
 from agentload.evidence.verdicts import milliseconds, seconds
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
-from agentload.promises import is_not_asked, undeclared
+from agentload.promises import is_not_asked, judged_without, undeclared
 
 __all__ = ["explain", "judge", "overall"]
 
@@ -115,8 +115,11 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
         return _inconclusive(spec.kind, f"the check cannot be made: {_first_line(error)}")
     verdict = _judge_what_there_is(spec.kind, check, views)
     verdict.check, verdict.severity = spec.kind, check.severity
-    if views.run.promises is not None and is_not_asked(check.rests(), views.run.promises):
+    promises = views.run.promises
+    if promises is not None and is_not_asked(check.rests(), promises):
         verdict.severity = Severity.SHOULD  # shown all the same, so that nobody takes it for kept
+    if promises is not None and verdict.status is not Status.INCONCLUSIVE:
+        verdict.because += judged_without(check.better(), promises, verdict.because)
     return verdict
 
 

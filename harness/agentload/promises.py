@@ -103,6 +103,21 @@ def is_not_asked(truths: Iterable[Truth], promises: Promises) -> bool:
     return bool(rests) and rests <= promises.denied
 
 
+def judged_without(truths: Iterable[Truth], promises: Promises, said: str) -> str:
+    """` (judged without declares.max_attempts, which the target does not say)`, or empty.
+
+    `truths`: what the check judges more with; left out is what the target denies, or `said` (the verdict's
+    sentence) names already.
+    """
+    unsaid = frozenset(truths) - promises.known - promises.denied
+    keys = [f"declares.{SAID_BY[truth]}" for truth in Truth if truth in unsaid]
+    missing = [key for key in keys if key not in said]
+    if not missing:
+        return ""
+    listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing)
+    return f" (judged without {listed}, which the target does not say)"
+
+
 def undeclared(truths: Iterable[Truth], promises: Promises) -> str:
     """One sentence: what a check rests on and the target does not say, and where to say it."""
     missing = [truth for truth in Truth if truth in set(truths)]

@@ -128,3 +128,22 @@ def test_work_that_was_served_in_time_is_no_ghost() -> None:
         build.answered("a", 100 * k, wait_ms=500)
     verdict = NoGhosts().judge(build.run())
     assert (verdict.status, verdict.n) == (INCONCLUSIVE, 0), "nobody left"
+
+
+def test_a_gateway_that_does_not_queue_is_not_told_to_take_more_load() -> None:
+    build = RunBuilder(profile(tenants={"a": 1.0}))
+    for k in range(30):
+        build.answered("a", 100 * k, wait_ms=2, service_ms=50)
+        build.ended("a", 100 * k + 50, Outcome.REJECTED, status=429, after_ms=1)
+    verdict = NoGhosts().judge(build.run())
+    assert verdict.status is INCONCLUSIVE
+    assert verdict.because.startswith(
+        "nothing was queued (at most 1 request held): for a gateway that does not"
+    )
+
+
+def test_a_queue_that_nobody_left_is_one() -> None:
+    build = RunBuilder(profile(tenants={"a": 1.0}))
+    for k in range(40):
+        build.answered("a", 10 * k, wait_ms=1_000)
+    assert NoGhosts().judge(build.run()).because.startswith("only 0 clients left while their request was")

@@ -12,6 +12,7 @@ import pytest
 
 from agentload import order, plan, profile, rundir, targets
 from agentload.checks import SEAM, Check
+from agentload.checks.bounded_queue import BoundedQueue
 from agentload.errors import ProfileError
 from agentload.judge import UNDECLARED, judge
 from agentload.model import Run, Spec, Status
@@ -290,3 +291,46 @@ def test_a_verdict_that_no_other_run_would_decide_says_so() -> None:
     [verdict] = judge(msgspec.structs.replace(silent, profile=alone))
     assert verdict.details[UNDECLARED] == ["deadlines"]
     assert check.rests() == {Truth.DEADLINES}
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "says"),
+    [
+        ("provider-limit", None, " (judged without declares.upstream, which the target does not say)"),
+        (
+            "status-codes",
+            None,
+            " (judged without declares.max_attempts and declares.max_request_tokens, which the target does "
+            "not say)",
+        ),
+        (
+            "status-codes",
+            {"max_attempts": 2},
+            " (judged without declares.max_request_tokens, which the target does not say)",
+        ),
+        ("provider-limit", {"without": ["upstream"]}, None),
+        ("provider-limit", "profile", None),
+        ("work-conserving", None, None),  # a pass needs no more
+    ],
+)
+def test_what_a_verdict_was_reached_without_is_said(name: str, section: Any, says: str | None) -> None:
+    check, run = SEAM.get(name).example()
+    status, because = status_of(check, declared(run, section))
+    assert status is PASSED
+    assert because.endswith(says) if says else "judged without" not in because
+
+
+def test_what_a_verdict_was_reached_without_is_said_once_and_not_where_the_check_was_told() -> None:
+    _, run = BoundedQueue.example()
+    named = declared(run, None)
+    _, because = status_of(BoundedQueue(), named)
+    assert because.count("declares.queue.requests") == 1
+    assert because.endswith(" (judged without declares.queue.age_s, which the target does not say)")
+    assert "declares" not in status_of(BoundedQueue(max_depth=50, max_age_s=30), named)[1]
+
+
+def test_an_undecided_verdict_is_not_said_to_be_judged() -> None:
+    check, run = SEAM.get("provider-limit").too_few()
+    status, because = status_of(check, declared(run, None))
+    assert status is INCONCLUSIVE
+    assert "judged without" not in because

@@ -84,7 +84,7 @@ class Check(BaseModel, ABC):
     """What the gateway must be known to have been told. Where a target declares nothing of any of these, the
     judge answers inconclusive; where it declares some of them, the check judges those, and says so."""
     better_with: ClassVar[frozenset[Truth]] = frozenset()
-    """What it judges more with. Without, it judges what it can, and says so."""
+    """What it judges more with. Without, it judges what it can, and the judge says so."""
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What a target must have to be judged at all, as a doctor can see it."""
 
@@ -93,6 +93,10 @@ class Check(BaseModel, ABC):
     def rests(self) -> frozenset[Truth]:
         """`rests_on`, without what this check has been told by its own parameters."""
         return self.rests_on
+
+    def better(self) -> frozenset[Truth]:
+        """`better_with`, without what this check has been told by its own parameters."""
+        return self.better_with
 
     def scaled(self, by: Growth) -> Self:
         """The same question about a profile that is scaled so."""

@@ -52,6 +52,11 @@ class BoundedQueue(Check):
     slack: int = Field(default=16, ge=0)
     """Requests that may be on their way at one instant."""
 
+    def better(self) -> frozenset[Truth]:
+        """Bounds of its own need no promise."""
+        told = {Truth.QUEUE_REQUESTS: self.max_depth, Truth.QUEUE_AGE: self.max_age_s}
+        return frozenset(truth for truth, bound in told.items() if bound is None)
+
     def scaled(self, by: Growth) -> Self:
         """More may be on their way under more load; under less, those of one hiccup are as many as ever."""
         more = max(self.slack, grown(self.slack, by.load))

@@ -6,11 +6,15 @@ from pydantic import Field
 
 from agentload.checks import Check
 from agentload.evidence.departures import MS, departures, grace_ns
+from agentload.evidence.hidden_queue import depth_steps
 from agentload.evidence.history import counted_records
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
-from agentload.evidence.verdicts import conclude, evidence_of, milliseconds, undecided
+from agentload.evidence.verdicts import conclude, evidence_of, milliseconds, plural, undecided
 from agentload.model import CallEnding, Outcome, Run, Status, Verdict
+
+ON_THEIR_WAY = 16
+"""Requests that may be between client and provider at one instant without any queue."""
 
 
 class NoGhosts(Check):
@@ -42,12 +46,7 @@ class NoGhosts(Check):
             if call.arrived_ns > departure.at_ns + grace
         ]
         if not ghosts and not enough(len(queued), 50):
-            return undecided(
-                self,
-                f"only {len(queued)} clients left while their request was queued: at least 20 are needed "
-                "(more load, or less patience)",
-                n=len(queued),
-            )
+            return undecided(self, _too_few_left(run, len(queued)), n=len(queued))
         because = f"{len(queued)} clients left while their request was queued in the gateway; "
         if ghosts:
             worst = max(call.arrived_ns - departure.at_ns for departure, call in ghosts)
@@ -96,6 +95,20 @@ class NoGhosts(Check):
     def example(cls) -> tuple[Check, Run]:
         """Nothing more is heard of those who left."""
         return cls(), _run(ghosts=0)
+
+
+def _too_few_left(run: Run, queued: int) -> str:
+    """More load shows nothing new of a gateway that refuses what it cannot serve at once."""
+    held = max((depth for _, depth in depth_steps(run.records, run.ledger)), default=0)
+    if not queued and held <= ON_THEIR_WAY:
+        return (
+            f"nothing was queued (at most {plural(held, 'request')} held): for a gateway that does not queue "
+            "there is nothing to judge"
+        )
+    return (
+        f"only {queued} clients left while their request was queued: at least 20 are needed "
+        "(more load, or less patience)"
+    )
 
 
 def _run(*, ghosts: int, leavers: int = 30) -> Run:

@@ -69,6 +69,10 @@ class WorkConserving(Check):
     max_idle: float = Field(default=0.05, gt=0, lt=1)
     """Share of the slot-time in which work waited, 0..1."""
 
+    def better(self) -> frozenset[Truth]:
+        """Each only excuses idleness: a pass needs none, and the check itself says which a failure wants."""
+        return frozenset()
+
     def judge(self, run: Run) -> Verdict:
         """Sweep over the run: free slots, eligible work, and what the provider would have admitted."""
         if not replayable(run.profile.provider):
