@@ -25,11 +25,17 @@ PLUGINS_VARIABLE = "AGENTLOAD_PLUGINS"
 
 def did_you_mean(word: str, known: list[str]) -> str:
     """ " (did you mean 'x'?)", x close or with this part; else the known words, or "" when there are none."""
+    close = close_to(word, known)
+    if close is not None:
+        return f" (did you mean '{close}'?)"
+    return f" (known: {', '.join(known)})" if known else ""
+
+
+def close_to(word: str, known: list[str]) -> str | None:
+    """The one of the known words that is close to a word, or has it as a part."""
     close = get_close_matches(word, known, 1)
     close += [name for name in known if word in name.split("-")]
-    if close:
-        return f" (did you mean '{close[0]}'?)"
-    return f" (known: {', '.join(known)})" if known else ""
+    return close[0] if close else None
 
 
 PLUGIN_SEAMS = (

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentload.errors import UsageError
-from agentload.registry import Seam, did_you_mean
+from agentload.registry import Seam, close_to, did_you_mean
 from agentload.yaml_positions import Document, Path, shown
 
 M = TypeVar("M", bound=BaseModel)
@@ -49,8 +49,10 @@ def validate(document: Document, path: Path, model: type[M], value: Any) -> M | 
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            if not document.is_hopeless:
+        details = error.errors(include_url=False)
+        mistyped = _mistyped(model, details)
+        for detail in details:
+            if not document.is_hopeless and not (detail["type"] == "missing" and detail["loc"] in mistyped):
                 _note(document, path, model, detail)
         return None
 
@@ -96,6 +98,13 @@ def _note(document: Document, path: Path, model: type[BaseModel], detail: ErrorD
         document.complain((*path, *location), f"unknown key{hint}", at_key=True)
         return
     document.complain(_existing(document, path, location), _message(detail))
+
+
+def _mistyped(model: type[BaseModel], details: list[ErrorDetails]) -> set[Path]:
+    """Where a key is missing because it is there, misspelt: that is said at the unknown key."""
+    unknown = [tuple(one["loc"]) for one in details if one["type"] == "extra_forbidden"]
+    meant = ((where, close_to(str(where[-1]), _keys_of(_model_at(model, where[:-1])))) for where in unknown)
+    return {(*where[:-1], name) for where, name in meant if name is not None}
 
 
 def _existing(document: Document, path: Path, location: Path) -> Path:

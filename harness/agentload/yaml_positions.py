@@ -206,7 +206,9 @@ def compose(text: str, file: str) -> Document:
         node = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         problem = _cut(str(error.problem or error.context), _MAX_MESSAGE)
-        raise ProfileError(f"{file}:{_mark(error)}: YAML syntax: {problem}") from None
+        raise ProfileError(
+            f"{file}:{_mark(error)}: YAML syntax: {problem}{_syntax_hint(error, text)}"
+        ) from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or str(error).splitlines()[0]
         raise ProfileError(f"{file}: not YAML: {_cut(str(reason), _MAX_MESSAGE)}") from None
@@ -388,6 +390,18 @@ def _start(node: yaml.Node) -> Place:
 def _mark(error: yaml.MarkedYAMLError) -> str:
     mark = error.problem_mark or error.context_mark
     return f"{mark.line + 1}:{mark.column + 1}" if mark else "1"
+
+
+def _syntax_hint(error: yaml.MarkedYAMLError, text: str) -> str:
+    """What is usually wrong there: libyaml names what it could not go on with."""
+    mark = error.problem_mark or error.context_mark
+    if mark is not None and text.split("\n")[mark.line : mark.line + 1]:
+        line = text.split("\n")[mark.line]
+        if "\t" in line[: len(line) - len(line.lstrip())]:
+            return " (a tab: indent with spaces)"
+    if "mapping values are not allowed" in str(error.problem):
+        return " (is this line indented as the one above?)"
+    return ""
 
 
 def _name_of(element: object) -> str | None:

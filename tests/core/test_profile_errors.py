@@ -265,7 +265,6 @@ def test_all_mistakes_at_once_in_file_order() -> None:
     found = lines(text)
     assert [line.split(": ")[1] for line in found] == [
         "nam",
-        "name",
         "phases[0].seconds",
         "provider.slots",
         "tenants[0].arrivals.rate",

@@ -89,6 +89,8 @@ def test_problems_name_their_place(text: str, line: str) -> None:
     assert problems(text) == [line]
 
 
+TAB = "(a tab: indent with spaces)"
+SAME_INDENT = "are not allowed in this context (is this line indented as the one above?)"
 BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
 )
@@ -98,8 +100,12 @@ BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     ("text", "beginning"),
     [
         ("a: [1", "f.yaml:2:1: YAML syntax: "),
-        ("name: x\n tenants: [", "f.yaml:2:9: YAML syntax: mapping values"),
-        ("\ta: 1", "f.yaml:1:1: YAML syntax: "),
+        ("name: x\n tenants: [", f"f.yaml:2:9: YAML syntax: mapping values {SAME_INDENT}"),
+        ("\ta: 1", f"f.yaml:1:1: YAML syntax: found character that cannot start any token {TAB}"),
+        (
+            "a:\n  b: 1\n\tc: 1",
+            f"f.yaml:3:1: YAML syntax: found a tab character that violates indentation {TAB}",
+        ),
         ("a: *b", "f.yaml:1:4: YAML syntax: found undefined alias"),
         ("a: 1\n---\nb: 2", "f.yaml:2:1: YAML syntax: but found another document"),
         ("a: \x07", "f.yaml: not YAML: control characters"),

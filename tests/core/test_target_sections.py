@@ -48,7 +48,12 @@ def refusal(tmp_path: Path, text: str) -> str:
         ("tls: {}", "gw.yaml:2:6: tls: needs ca, or client_cert"),
         ("tls: {client_key: a}", "gw.yaml:2:6: tls: client_key needs client_cert"),
         ("tls: {verify: false}", "gw.yaml:2:7: tls.verify: unknown key (known: ca, client_cert, client_key)"),
-        ("health: healthz", "gw.yaml:2:9: health: must be a path such as "),
+        ("health: healthz", "gw.yaml:2:9: health: must be a path such as /healthz, got 'healthz'"),
+        (
+            "tls: {ca: ca.pem}",
+            "gw.yaml:2:1: tls: has no effect with http:// (did you mean https://127.0.0.1:8080?)",
+        ),
+        ("headers: {Authorization: 'Bearer {tennant}'}", "gw.yaml:2:26: headers.Authorization: unknown "),
         (
             "metrics: {url: /m}",
             "gw.yaml:2:10: metrics: needs a series for at least one of waiting, queue_age_s and in_flight",
@@ -88,8 +93,21 @@ def test_metrics_elsewhere_are_a_stranger_too(tmp_path: Path) -> None:
     assert targets.load(str(tmp_path / "gw.yaml"), {}, allow_hosts=["10.0.0.1"]).metrics is not None
 
 
+def load_tls(tmp_path: Path, text: str) -> Target:
+    (tmp_path / "gw.yaml").write_text(f"base_url: https://127.0.0.1:8443\ntls: {{ca: ca.pem}}\n{text}")
+    return targets.load(str(tmp_path / "gw.yaml"), {})
+
+
+def test_certificates_are_also_for_pages_beside_a_plain_target(tmp_path: Path) -> None:
+    for beside in (
+        "metrics: {url: 'https://127.0.0.1:1/m', waiting: a}",
+        "provider: {running: 'https://[::1]:1'}",
+    ):
+        assert load(tmp_path, f"tls: {{ca: ca.pem}}\n{beside}\n").trust is not None
+
+
 def test_files_lie_beside_the_target_file(tmp_path: Path) -> None:
-    target = load(tmp_path, "tls: {ca: ca.pem}\nprocess: {pid_file: run/gw.pid}\nkeys: {file: k}\n")
+    target = load_tls(tmp_path, "process: {pid_file: run/gw.pid}\nkeys: {file: k}\n")
     assert (target.trust and target.trust.ca) == str(tmp_path / "ca.pem")
     assert (target.process and target.process.pid_file) == str(tmp_path / "run/gw.pid")
     assert target.keys is not None

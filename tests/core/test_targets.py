@@ -247,6 +247,7 @@ provider: {listens: "127.0.0.1:9100"}
                 "base_url: http://localhost\npath: v1/chat",
                 ["gw.yaml:2:7: path: must be a path such as /v1/chat/completions, got 'v1/chat'"],
             ),
+            ("baseurl: http://localhost", ["gw.yaml:1:1: baseurl: unknown key (did you mean 'base_url'?)"]),
             ("base_url: [", ["gw.yaml:2:1: YAML syntax: did not find expected node content"]),
         ],
     )

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from agentload.errors import ProfileError
 from agentload.flavours import Fields
@@ -57,9 +57,10 @@ class _Source(Noun):
 
     @field_validator("path", "health")
     @classmethod
-    def _is_path(cls, path: str | None) -> str | None:
+    def _is_path(cls, path: str | None, info: ValidationInfo) -> str | None:
         if path is not None and not is_path(path):
-            raise ValueError(f"must be a path such as /v1/chat/completions, got {shown(path)}")
+            usual = "/healthz" if info.field_name == "health" else "/v1/chat/completions"
+            raise ValueError(f"must be a path such as {usual}, got {shown(path)}")
         return path
 
 
@@ -97,6 +98,7 @@ class File(TargetReader):
         source = validate(document, (), _Source, common)
         templates = _templates(document, identity)
         _check_provider(document)
+        _check_tls(document, address)
         declares = _declares.read(document)
         document.raise_problems()
         assert source is not None  # else there was a problem
@@ -152,7 +154,7 @@ def _templates(document: Document, identity: Fields) -> list[tuple[str, str]]:
                     f"unknown placeholder {unknown} (known: {{tenant}}, {{class}}, {{key}}, {{env:NAME}})"
                 )
                 document.complain(("headers", name), message)
-            if _is_literal_key(name, text):
+            elif _is_literal_key(name, text):
                 document.complain(("headers", name), "is a key: put it into the environment: {env:NAME}")
     if document.get(("keys",)) is not None:
         return _with_key(document, templates, identity)
@@ -185,6 +187,17 @@ def _check_name(document: Document, path: tuple[str, ...], name: str) -> None:
         document.complain(path, f"{shown(name)} is not the name of a header field")
     elif name.lower() in _RESERVED:
         document.complain(path, f"{name} is set by agentload itself")
+
+
+def _check_tls(document: Document, address: Address | None) -> None:
+    """Who wrote `tls:` believes that somebody is verified: the target, its metrics page, or our provider."""
+    urls = (document.get(("metrics", "url")), document.get(("provider", "running")))
+    elsewhere = any(isinstance(url, str) and url.startswith("https://") for url in urls)
+    told = any(problem.path[:1] == ("tls",) for problem in document.problems)
+    if address is None or address.tls or elsewhere or told or document.get(("tls",)) is None:
+        return
+    meant = address.root.replace("http:", "https:", 1)
+    document.complain(("tls",), f"has no effect with http:// (did you mean {meant}?)", at_key=True)
 
 
 def _check_provider(document: Document) -> None:
