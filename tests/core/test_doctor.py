@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentload import checks
+from agentload import checks, profile
 from agentload.checks import Need, WithoutLedger
 from agentload.checks.own_answer import OwnAnswer
 from agentload.doctor import decidable, exit_code, findings
-from agentload.doctor.decidable import Chance, prospects
+from agentload.doctor.decidable import Chance, anybody_served, own_prospects, prospects, summary
 from agentload.doctor.findings import Finding, Grade
 from agentload.doctor.observed import Asked, Call, Kind, Seen
 from agentload.doctor.show import groups
 from agentload.errors import ExitCode
-from agentload.model import Outcome
+from agentload.model import Outcome, Profile, Spec
 from agentload.promises import DENIED_BY, Promises, Truth
 
 TENANTS = ("quiet", "flood")
@@ -208,12 +208,62 @@ def test_a_plug_ins_check_has_the_prospect_that_it_states_itself(monkeypatch: py
 def test_nothing_is_decided_where_nobody_is_served() -> None:
     shut = [asked(one.kind, one.tenant, one.seq, status=401, outcome=Outcome.FAILED) for one in SOUND.asked]
     assert {one.chance for one in prospects(seen(*shut))} == {Chance.NO}
+    assert anybody_served(SOUND)
+    assert not anybody_served(seen(*shut))
     assert exit_code(findings(seen(*shut))) is ExitCode.FAILED
 
 
 def test_what_only_makes_verdicts_inconclusive_is_told_apart_from_what_must_be_mended() -> None:
     assert exit_code(findings(seen(calls=CALLS[1:]))) is ExitCode.INCONCLUSIVE
     assert exit_code(findings(seen(calls=(*CALLS, call())))) is ExitCode.FAILED
+
+
+WEIGHTED = profile.load(profile.find("weighted-fair"), [])
+
+
+def asks(*specs: Spec) -> Profile:
+    return WEIGHTED.model_copy(update={"checks": specs})
+
+
+def code(of: Seen, of_profile: Profile = WEIGHTED) -> ExitCode:
+    return exit_code(findings(of), own_prospects(of_profile, of))
+
+
+def test_what_the_profile_must_decide_and_will_not_makes_three() -> None:
+    assert code(told()) is ExitCode.INCONCLUSIVE
+    assert code(told(Truth.WEIGHTS)) is ExitCode.PASSED
+    assert code(told(no=Truth.WEIGHTS)) is ExitCode.PASSED, "what is not asked fails no run, nor a doctor"
+    assert code(SOUND) is ExitCode.PASSED
+    should = asks(Spec(kind="weighted-share", params={"severity": "should"}))
+    assert code(told(), should) is ExitCode.PASSED
+    assert code(told(), asks(Spec(kind="tenant-limit"))) is ExitCode.INCONCLUSIVE
+    said_here = asks(Spec(kind="tenant-limit", params={"per_minute": 60}))
+    assert code(told(), said_here) is ExitCode.PASSED, "the profile says the limit itself"
+
+
+def test_what_can_only_fail_without_our_ledger_makes_three() -> None:
+    foreign = msgspec.structs.replace(SOUND, external=True, calls=(), upstream_keys=None)
+    fails_only = next(
+        name for name in checks.SEAM.names() if checks.SEAM.get(name).without_ledger is WithoutLedger.FAILURES
+    )
+    assert code(foreign, asks(Spec(kind=fails_only))) is ExitCode.INCONCLUSIVE
+    assert code(foreign, asks(Spec(kind="refusal-latency"))) is ExitCode.PASSED
+
+
+def test_one_line_says_what_the_profile_will_decide() -> None:
+    own = own_prospects(WEIGHTED, told())
+    assert summary(own) == "1 of 5 checks decidable, weighted-share and service-gap not"
+    assert summary(own_prospects(WEIGHTED, SOUND)) == "5 of 5 checks decidable"
+    [row] = [names for about, names, _ in groups(own) if about == "not decidable"]
+    assert row == ["weighted-share (tenants.T.weight)", "service-gap (tenants.T.weight)"]
+    noisy = profile.load(profile.find("noisy-neighbor"), [])
+    assert summary(own_prospects(noisy, told())) == (
+        "6 of 8 checks decidable, bounded-queue and provider-limit in part"
+    )
+    let_in = seen(asked(Kind.BURST, "flood", 5))
+    assert "retry-after-present, retry-after-syntax and refusal-latency perhaps" in summary(
+        own_prospects(noisy, let_in)
+    )
 
 
 def test_checks_with_one_reason_share_a_row() -> None:

@@ -179,3 +179,18 @@ def test_a_gateway_that_lets_nobody_in_is_to_be_mended(
     assert code == ExitCode.FAILED
     assert "quiet-1, quiet-2, quiet-3, flood: 4 × 401: are these keys known to it?" in shown
     assert "saw no call; nothing is answered" in shown
+    assert "nothing, until somebody is served" in shown
+    assert "victim-latency" not in shown
+    lines = shown.splitlines()
+    assert lines[0] == f"http://127.0.0.1:{port}", "not filled up with spaces"
+    mend = "next: mend what is marked ✗, then ask the doctor again"
+    assert lines[-1] == f"noisy-neighbor: nothing is decidable yet; {mend}"
+
+
+def test_the_next_step_is_the_run_as_it_was_asked_about() -> None:
+    options = Options(
+        profile="own file.yaml", target="gateway.yaml", provider_port=9001, allow_hosts=("gw.internal",)
+    )
+    said = "agentload run 'own file.yaml' --target gateway.yaml --provider-port 9001 --allow-host gw.internal"
+    assert doctor.next_step(options, ExitCode.PASSED) == said
+    assert doctor.next_step(options, ExitCode.INCONCLUSIVE) == f"{said} (exit code 3 at best)"

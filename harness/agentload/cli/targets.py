@@ -51,12 +51,13 @@ def doctor(
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
     burst: Annotated[int, typer.Option(min=1, max=200, help="So many requests at once.")] = 40,
+    every: Annotated[bool, typer.Option("--all", help="Show the checks of other profiles, too.")] = False,
 ) -> None:
     """Look at a target before any load.
 
-    One request per tenant, a stream, a call that is left, a small burst; then which checks a run will decide,
-    and why not the others. Exit code 0: all that can be; 1: something must be mended first; 3: some will be
-    inconclusive; 4: our provider is not behind it.
+    One request per tenant, a stream, a call that is left, a small burst; then which of the profile's checks a
+    run will decide, and why not the others. Exit code 0: all that it must; 1: something must be mended first;
+    3: some will be inconclusive; 4: our provider is not behind it.
     """
     from agentload import doctor as composition
     from agentload.order import Options
@@ -68,7 +69,7 @@ def doctor(
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
     )
-    raise typer.Exit(composition.run(options, burst))
+    raise typer.Exit(composition.run(options, burst, every=every))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,7 +22,7 @@ from agentload import order, screen
 from agentload.clock_alignment import ClockAlignment
 from agentload.doctor import show
 from agentload.doctor.ask import Asker
-from agentload.doctor.decidable import prospects
+from agentload.doctor.decidable import Prospect, anybody_served, own_prospects, prospects, summary
 from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Asked, Call, Kind, Seen
 from agentload.drivers.foreign_process import ForeignProcess
@@ -41,34 +42,63 @@ _CALLS_SETTLE_S = 2.0
 """How long the call of a client that has left is watched."""
 
 
-def run(options: order.Options, burst: int) -> int:
+def run(options: order.Options, burst: int, *, every: bool = False) -> int:
     """Look, print one table, and say by the exit code what it means.
 
-    0: every check that can be judged from outside will be; 1: something is wrong that must be mended first;
-    3: it works, but some checks will be inconclusive; 4: our provider is not behind it. Raises AgentloadError
-    as `run` does (2, 4).
+    0: a run of the profile will decide all that it must; 1: something is wrong that must be mended first; 3:
+    it works, but some checks will be inconclusive; 4: our provider is not behind it. `every`: show the checks
+    of other profiles, too. Raises AgentloadError as `run` does (2, 4).
     """
-    seen = examine(options, burst)
-    found = findings(seen)
-    show.table(str(options.target), found, prospects(seen), screen.console())
-    return ExitCode.UNREACHABLE if _passed_us_by(seen) else exit_code(found)
+    prepared = _prepared(options)
+    seen = _seen(options, prepared, burst)
+    found, own = findings(seen), own_prospects(prepared.profile, seen)
+    code = ExitCode.UNREACHABLE if _passed_us_by(seen) else exit_code(found, own)
+    asked = {one.check for one in own}
+    others = [one for one in prospects(seen) if one.check not in asked] if every else []
+    rows = [*show.groups(own), *show.groups(others, "others ")]
+    console = screen.console()
+    show.table(str(options.target), found, rows if anybody_served(seen) else show.NOBODY_SERVED, console)
+    decided = summary(own) if anybody_served(seen) else "nothing is decidable yet"
+    line = f"{prepared.profile.name}: {decided}; next: {next_step(options, code)}"
+    console.print(printable(line), soft_wrap=True)
+    return code
 
 
 def examine(options: order.Options, burst: int) -> Seen:
     """Start or take our provider, ask, and read its ledger. Raises AgentloadError."""
-    prepared = order.prepare(msgspec.structs.replace(options, drives=False))
-    for warning in prepared.warnings:
-        screen.console().print(f"warning: {printable(warning)}", style="yellow", soft_wrap=True)
-    assert prepared.target is not None
-    return _look(options, prepared.profile, prepared.target, burst)
+    return _seen(options, _prepared(options), burst)
 
 
-def exit_code(found: Sequence[Finding]) -> ExitCode:
-    """By the worst finding."""
+def exit_code(found: Sequence[Finding], own: Sequence[Prospect] = ()) -> ExitCode:
+    """By the worst finding, and by what the profile must decide and will not. `own`: the profile's checks."""
     grades = {finding.grade for finding in found}
     if Grade.BAD in grades:
         return ExitCode.FAILED
-    return ExitCode.INCONCLUSIVE if Grade.UNSURE in grades else ExitCode.PASSED
+    all_decided = Grade.UNSURE not in grades and all(one.decides for one in own)
+    return ExitCode.PASSED if all_decided else ExitCode.INCONCLUSIVE
+
+
+def next_step(options: order.Options, code: ExitCode) -> str:
+    """What to do now."""
+    if code not in (ExitCode.PASSED, ExitCode.INCONCLUSIVE):
+        return "mend what is marked ✗, then ask the doctor again"
+    words = ["agentload", "run", options.profile, "--target", str(options.target)]
+    words += ["--provider", options.provider_url] if options.provider_url else []
+    words += ["--provider-port", str(options.provider_port)] if options.provider_port else []
+    words += [word for host in options.allow_hosts for word in ("--allow-host", host)]
+    return shlex.join(words) + (" (exit code 3 at best)" if code is ExitCode.INCONCLUSIVE else "")
+
+
+def _prepared(options: order.Options) -> order.Prepared:
+    prepared = order.prepare(msgspec.structs.replace(options, drives=False))
+    for warning in prepared.warnings:
+        screen.console().print(f"warning: {printable(warning)}", style="yellow", soft_wrap=True)
+    return prepared
+
+
+def _seen(options: order.Options, prepared: order.Prepared, burst: int) -> Seen:
+    assert prepared.target is not None
+    return _look(options, prepared.profile, prepared.target, burst)
 
 
 def _look(options: order.Options, profile: Profile, target: Target, burst: int) -> Seen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -11,8 +11,8 @@ from agentload import checks
 from agentload.checks import Check, Need, WithoutLedger
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
-from agentload.model import Outcome
-from agentload.promises import DENIED_BY, SAID_BY, Truth
+from agentload.model import Outcome, Profile, Severity
+from agentload.promises import DENIED_BY, SAID_BY, Truth, is_not_asked
 from agentload.targets._metrics import GAUGES
 
 
@@ -32,6 +32,8 @@ class Prospect(msgspec.Struct, frozen=True):
     because: str = ""
     say: str = ""
     """What to declare for it."""
+    decides: bool = True
+    """False: a run that does not come to a verdict here is inconclusive for it, unless something fails."""
 
 
 _SAID_BY = {
@@ -43,21 +45,63 @@ _SAID_BY = {
 
 def prospects(seen: Seen) -> list[Prospect]:
     """One for every check there is, by name."""
-    return [_prospect(name, checks.SEAM.get(name), seen) for name in checks.SEAM.names()]
+    every = ((name, checks.SEAM.get(name)) for name in checks.SEAM.names())
+    return [_prospect(name, check, check.rests_on, check.better_with, seen) for name, check in every]
 
 
-def _prospect(name: str, check: type[Check], seen: Seen) -> Prospect:
-    for obstacle in (_nobody_served, _no_ledger, _no_marker, _no_gauges, _denied):
+def own_prospects(profile: Profile, seen: Seen) -> list[Prospect]:
+    """One for each check that this profile asks for, with the parameters it has there; in its order."""
+    return [_own(spec.kind, checks.make(spec), seen) for spec in profile.checks]
+
+
+def _own(name: str, check: Check, seen: Seen) -> Prospect:
+    found = _prospect(name, type(check), check.rests(), check.better(), seen)
+    asked = seen.promises is None or not is_not_asked(check.rests(), seen.promises)
+    open_end = found.chance is Chance.NO or found.because == _FAILS_ONLY
+    lacking = open_end and asked and check.severity is Severity.MUST
+    return msgspec.structs.replace(found, decides=not lacking)
+
+
+def anybody_served(seen: Seen) -> bool:
+    """Without that nothing can be said of any check."""
+    return any(one.outcome is Outcome.ANSWERED for one in seen.asked)
+
+
+def summary(prospects: Sequence[Prospect]) -> str:
+    """`7 of 8 checks decidable, provider-limit in part`: all of a profile's in one line."""
+    whole = sum(one.chance is Chance.YES and not one.because for one in prospects)
+    said = [f"{whole} of {len(prospects)} checks decidable"]
+    for how, names in (
+        ("in part", [one.check for one in prospects if one.chance is Chance.YES and one.because]),
+        ("perhaps", [one.check for one in prospects if one.chance is Chance.PERHAPS]),
+        ("not", [one.check for one in prospects if one.chance is Chance.NO]),
+    ):
+        if names:
+            said.append(f"{_and(list(dict.fromkeys(names)))} {how}")
+    return ", ".join(said)
+
+
+def _and(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _prospect(
+    name: str, check: type[Check], rests: frozenset[Truth], better: frozenset[Truth], seen: Seen
+) -> Prospect:
+    for obstacle in (_nobody_served, _no_ledger, _no_marker, _no_gauges):
         if because := obstacle(check, seen):
             return Prospect(name, Chance.NO, because)
-    if unsaid := _unsaid(check.rests_on, seen):
+    if because := _denied(rests, seen):
+        return Prospect(name, Chance.NO, because)
+    if unsaid := _unsaid(rests, seen):
         return Prospect(name, Chance.NO, UNDECLARED, unsaid)
     if (part := _foreign(check, seen)) is not None:
         return Prospect(name, *part)
     for need in sorted(check.needs):
         if (doubt := _NEEDS[need](seen)) is not None:
             return Prospect(name, *doubt)
-    if less := _unsaid(check.better_with, seen, every=True):
+    if less := _unsaid(better, seen, every=True):
         return Prospect(name, Chance.YES, _IN_PART, less)
     return Prospect(name, Chance.YES)
 
@@ -75,17 +119,16 @@ def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> st
     return (" and " if every else " or ").join(SAID_BY[truth] for truth in missing) if wanting else ""
 
 
-def _denied(check: type[Check], seen: Seen) -> str | None:
+def _denied(rests: frozenset[Truth], seen: Seen) -> str | None:
     """What is declared not to be promised is nothing to hold against anybody."""
-    if seen.promises is None or not check.rests_on or check.rests_on & seen.promises.known:
+    if seen.promises is None or not rests or rests & seen.promises.known:
         return None
-    denied = [DENIED_BY[truth] for truth in Truth if truth in check.rests_on & seen.promises.denied]
+    denied = [DENIED_BY[truth] for truth in Truth if truth in rests & seen.promises.denied]
     return f"the target declares `{denied[0]}`" if denied else None
 
 
 def _nobody_served(_: type[Check], seen: Seen) -> str | None:
-    served = any(one.outcome is Outcome.ANSWERED for one in seen.asked)
-    return None if served else "nobody is served: see above"
+    return None if anybody_served(seen) else "nobody is served: see above"
 
 
 def _no_ledger(check: type[Check], seen: Seen) -> str | None:
@@ -117,6 +160,7 @@ def _no_gauges(check: type[Check], seen: Seen) -> str | None:
     return "needs counters that only the bundled gateway has"
 
 
+_FAILS_ONLY = "it can fail by what clients see, and pass only with our provider's ledger"
 _Special = tuple[Chance, str] | None
 
 
@@ -125,7 +169,7 @@ def _foreign(check: type[Check], seen: Seen) -> _Special:
     if not seen.external or check.without_ledger is WithoutLedger.NOTHING:
         return None
     said = {
-        WithoutLedger.FAILURES: "it can fail by what clients see, and pass only with our provider's ledger",
+        WithoutLedger.FAILURES: _FAILS_ONLY,
         WithoutLedger.PART: "only what clients see of it: the rest needs our provider's ledger",
     }
     return Chance.PERHAPS, said[check.without_ledger]
