@@ -118,11 +118,13 @@ def _scale_lines(profile: Profile, text: str | None) -> list[str]:
     from agentload.profile import scale
     from agentload.report.text import figure
 
-    if scale.factor_of(text) is None:
-        least, most = scale.least(profile), scale.most(profile)
-        return [f"scale        from {figure(least.factor)} to {figure(most.factor)} ({least.because})"]
-    factor = scale.factor_of(text) or 1.0
-    return [f"scale        {factor:g}, phases {figure(scale.lengthening(profile, factor))} × as long"]
+    least, most = scale.least(profile), scale.most(profile)
+    bounds = f"from {figure(least.factor)} to {figure(most.factor)} ({least.because})"
+    factor = scale.factor_of(text)
+    if factor is None:
+        return [f"scale        {bounds}"]
+    longer = figure(scale.lengthening(profile, factor))
+    return [f"scale        {factor:g}, phases {longer} × as long; can be {bounds}"]
 
 
 def _slots_lines(profile: Profile) -> Iterator[str]:

@@ -123,7 +123,7 @@ def test_a_profile_is_shown_as_large_as_it_would_be_and_how_far_that_goes() -> N
     shown = "\n".join(catalogue.profile_lines("herd", None, ()))
     assert "scale        from 0.5 to 1,000 (the busiest of so few returns in 100 ms may be chance)" in shown
     half = "\n".join(catalogue.profile_lines("herd", None, (), "0.5"))
-    assert "scale        0.5, phases 2 × as long" in half
+    assert "scale        0.5, phases 2 × as long; can be from 0.5 to 1,000 (the busiest of so" in half
     assert "slots        provider 16, gateway shared 16" in half
     with pytest.raises(UsageError, match="here is none: say a factor"):
         list(catalogue.profile_lines("herd", None, (), "auto"))
