@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from agentload.errors import UsageError
 from agentload.faults import is_gateways
 from agentload.model import NS, Plan, Profile
+
+LOOK_LINE = (
+    "the provider is somebody else's, and a look at the target may cost real money: one small request for "
+    "each tenant, a stream, a call that is left, and a burst"
+)
 
 
 def spend_line(profile: Profile, plan: Plan) -> str:
@@ -26,19 +29,20 @@ def spend_line(profile: Profile, plan: Plan) -> str:
     return f"{said}; and what cannot be counted ahead: {', '.join(more)}"
 
 
-def refuse_unmeant(target: str, allow_hosts: Collection[str], ours: str | None) -> None:
-    """Nobody spends somebody's money by mistake. `ours`: the option by which our provider was asked for, too.
+def refuse_ours(target: str, ours: str | None) -> None:
+    """`ours`: the option by which our provider was asked for, too. Raises UsageError."""
+    if ours is not None:
+        where = f"--target {target}: provider: external"
+        raise UsageError(f"{where}: is somebody else's, and {ours} names ours: leave out one of the two")
 
+
+def refuse_unmeant(target: str, cost: str) -> None:
+    """Nobody spends somebody's money by mistake: `cost` is told, and how to say that it is meant.
+
+    Another host that may be loaded (`--allow-host`) is no consent: who pays is another question.
     Raises UsageError.
     """
-    where = f"--target {target}: provider: external"
-    if ours is not None:
-        raise UsageError(f"{where}: is somebody else's, and {ours} names ours: leave out one of the two")
-    if not allow_hosts:
-        raise UsageError(
-            f"{where}: what is sent goes on to it and may cost real money: "
-            "name it if you mean it, as in --allow-host api.openai.com"
-        )
+    raise UsageError(f"--target {target}: provider: external: {cost}: if you mean it, say --allow-cost")
 
 
 def refuse_faults(chosen: Profile) -> None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 INTERRUPTED = "interrupted by the user"
 """What a manifest says of a run that its user ended."""
+OUT_OF_TIME = "ended by -t, before the plan did"
+"""The same where Locust's own time limit (`--run-time`) ended it."""
 
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentload import __version__, profile
 from agentload.errors import UsageError
-from agentload.model import Profile
+from agentload.model import NS, Profile
 from agentload.order import Options, prepare
 from agentload.report.text import printable
 from agentload.rundir import write_file
@@ -20,11 +20,12 @@ _FILE = '''\
 """{title}, for plain Locust; written by agentload {version}.
 
     locust -f {name} --web-host 127.0.0.1     # http://127.0.0.1:8089: its Start button plays the plan
-    locust -f {name} --headless               # to its end; -t 20s: no longer than that
+    locust -f {name} --headless               # to its end
     locust -f {name} --headless --processes 2 # or --master and --worker, on hosts that have agentload
 
 Each tenant is a name in Locust's statistics. Numbers of users and spawn rates mean nothing here: one `Plan`
-user in each process plays its share of {arrivals} planned requests, each at its time. Nothing is judged
+user in each process plays its share of {arrivals} planned requests, each at its time. `-t` (`--run-time`)
+shorter than the plan ({seconds:g} s) decides nothing: what was due later was never sent. Nothing is judged
 meanwhile, and Locust's exit code, tables and percentiles are Locust's. Afterwards: agentload judge FOLDER
 """
 
@@ -42,6 +43,7 @@ def write(options: Options, file: Path | None) -> str | None:
         title=_title(prepared.profile),
         version=__version__,
         name=name,
+        seconds=prepared.profile.duration_ns / NS,
         arrivals=f"{len(prepared.plan.arrivals):,}",
         arguments=_arguments(options),
     )
@@ -70,6 +72,7 @@ def _arguments(options: Options) -> str:
         "provider": options.provider_url,
         "provider_port": options.provider_port,
         "allow_hosts": options.allow_hosts,
+        "allow_cost": options.allow_cost,
     }
     return ", ".join(f"{name}={value!r}" for name, value in given.items() if value)
 

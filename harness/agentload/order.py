@@ -47,6 +47,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     provider_url: str | None = None
     provider_port: int = 0
     allow_hosts: tuple[str, ...] = ()
+    allow_cost: bool = False
+    """What is sent may go on to a provider that takes money for it."""
     beside: tuple[str, ...] = ()
     """Other profiles that the same target is run with: of a gate."""
     bind: str = "127.0.0.1"
@@ -113,7 +115,11 @@ def prepare(options: Options) -> Prepared:
     users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
     if target is not None and target.provider.external:
-        warnings.append(external_provider.spend_line(chosen, drawn))
+        look = external_provider.LOOK_LINE
+        cost = external_provider.spend_line(chosen, drawn) if options.drives else look
+        if not options.allow_cost:
+            external_provider.refuse_unmeant(target.name, cost)
+        warnings.append(cost)
     caps = (HERE if target is None or _stays_here(target) else ELSEWHERE).but_for(options.caps)
     if options.drives and options.scale != scale.AUTO:
         refuse_beyond(caps, chosen, drawn)
@@ -139,7 +145,7 @@ def _check_provider(options: Options, target: Target | None) -> None:
     """A provider that runs already is given by its root, where its control is, and listens where it does."""
     if target is not None and target.provider.external:
         ours = (options.provider_url and "--provider") or (options.provider_port and "--provider-port")
-        external_provider.refuse_unmeant(target.name, options.allow_hosts, ours or None)
+        external_provider.refuse_ours(target.name, ours or None)
         return
     written = target.provider.running if target is not None else None
     url = options.provider_url or written

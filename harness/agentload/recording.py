@@ -62,15 +62,15 @@ class Recording:
         """What ended the run before its time, when it was not the user."""
         self.view = live_view.view(prepared.profile, console)
         self._drive_with = drive
-        self._interrupted = False
+        self._interrupted: str | None = None
         self._samplers: list[Sampler] = []
         self._process: ForeignProcess | None = None
         self._gauges: dict[str, float] = {}
         self._user_errors: dict[str, int] = {}
 
-    def interrupt(self) -> None:
+    def interrupt(self, because: str = INTERRUPTED) -> None:
         """The user wants out: the load ends early, and what there is is reported."""
-        self._interrupted = True
+        self._interrupted = because
 
     def make(self) -> None:
         """Start everything, drive the load, write down what happened, take everything down."""
@@ -169,8 +169,8 @@ class Recording:
             self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
 
     def _look_for_trouble(self, driver: LiveDriver, stage: Stage) -> None:
-        if self._interrupted:
-            self._stop(driver, INTERRUPTED)
+        if self._interrupted is not None:
+            self._stop(driver, self._interrupted)
         elif (fallen := stage.fallen()) is not None:
             self.ended_by = fallen
             self._stop(driver, fallen.lines[0])

@@ -395,9 +395,7 @@ def test_nothing_is_calibrated_with_somebody_elses_workers_or_provider(tmp_path:
     with pytest.raises(UsageError, match="with --expect-workers say a factor"):
         calibration.settle(options, prepare(options), quiet)
     (tmp_path / "gateway.yaml").write_text("base_url: http://127.0.0.1:8080\nprovider: external\n")
-    theirs = Options(
-        profile="steady", scale="auto", target=str(tmp_path / "gateway.yaml"), allow_hosts=("external",)
-    )
+    theirs = Options(profile="steady", scale="auto", target=str(tmp_path / "gateway.yaml"), allow_cost=True)
     with pytest.raises(UsageError, match="with somebody else's say a factor"):
         calibration.measure(theirs, prepare(theirs), [calibration.asked(prepare(theirs))], quiet)
 

@@ -32,6 +32,7 @@ def test_it_is_python_that_says_whose_plan_it_plays(tmp_path: Path, monkeypatch:
     profile, more = repr(str(tmp_path / "homegrown.yaml")), "settings=('drain_s=2',), provider_port=19123"
     assert call == f"Plan, Schedule = under_locust(profile={profile}, seed=4, {more})"
     assert "its share of 60 planned requests" in text
+    assert "shorter than the plan (3 s) decides nothing" in text
 
 
 def test_a_bundled_profile_keeps_its_name() -> None:

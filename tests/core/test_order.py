@@ -109,21 +109,39 @@ def foreign(tmp_path: Path) -> str:
 
 
 def test_nobody_spends_somebodys_money_by_mistake(foreign: str) -> None:
-    assert "may cost real money: name it if you mean it, as in --allow-host" in refused(target=foreign)
-    [line] = prepare(Options(profile="steady", target=foreign, allow_hosts=("api.example",))).warnings
+    [line] = prepare(Options(profile="steady", target=foreign, allow_cost=True)).warnings
     assert line.startswith("the provider is somebody else's, and a run of steady may cost real money: ")
+    for hosts in ((), ("127.0.0.1",), ("api.openai.com",), ("gw.example",)):
+        said = refused(target=foreign, allow_hosts=hosts)
+        assert said == f"--target {foreign}: provider: external: {line}: if you mean it, say --allow-cost"
+
+
+def test_a_look_costs_less_than_a_run_and_is_meant_too(foreign: str) -> None:
+    look = Options(profile="steady", target=foreign, drives=False)
+    with pytest.raises(
+        UsageError, match=r"a look at the target may cost real money: .*: if you mean it, say --"
+    ):
+        prepare(look)
+
+
+def test_a_host_that_may_be_loaded_is_no_consent_to_cost_and_cost_none_to_a_host(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("base_url: http://gw.example:8080\nprovider: external\n")
+    assert "--allow-cost" in refused(target=str(file), allow_hosts=("gw.example",))
+    assert "--allow-host gw.example" in refused(target=str(file), allow_cost=True)
+    assert prepare(Options(profile="steady", target=str(file), allow_hosts=("gw.example",), allow_cost=True))
 
 
 def test_a_provider_is_ours_or_somebody_elses(foreign: str) -> None:
     ours = {"provider_url": "http://127.0.0.1:9000"}, {"provider_port": 9000}
     for one in ours:
-        said = refused(target=foreign, allow_hosts=("api.example",), **one)
+        said = refused(target=foreign, allow_cost=True, **one)
         assert "is somebody else's, and --provider" in said
 
 
 def test_what_goes_wrong_at_our_provider_cannot_at_somebody_elses(foreign: str) -> None:
     with pytest.raises(UsageError, match=r"faults\[0\]: outage happens to our provider"):
-        prepare(Options(profile="herd", target=foreign, allow_hosts=("api.example",)))
+        prepare(Options(profile="herd", target=foreign, allow_cost=True))
 
 
 def test_what_a_plan_may_cost_is_counted_with_what_cannot_be() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from agentload import rundir
 from agentload.errors import ExitCode
+from agentload.interrupts import OUT_OF_TIME
 from agentload.model import Outcome
 from agentload.plan import draw
 from own_users import PROFILE, written
@@ -67,6 +68,23 @@ def test_the_plan_is_played_and_can_be_judged(tmp_path: Path, processes: int) ->
         cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert judged.returncode in (ExitCode.PASSED, ExitCode.INCONCLUSIVE), judged.stdout
+
+
+@pytest.mark.slow
+def test_what_ended_by_its_run_time_says_so_and_not_that_its_user_did(tmp_path: Path) -> None:
+    prepared(tmp_path, seconds=30)
+    done = subprocess.run(
+        [*LOCUST, "--headless", "-t", "3s"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert "ended by -t, before the plan did: waiting briefly for open requests" in done.stderr
+    assert rundir.load(the_run(tmp_path)).interrupted == OUT_OF_TIME
+    judged = subprocess.run(
+        [sys.executable, "-m", "agentload", "judge", str(the_run(tmp_path))],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert judged.returncode == ExitCode.INCONCLUSIVE, judged.stdout
+    assert "by the user" not in judged.stdout
 
 
 @pytest.fixture

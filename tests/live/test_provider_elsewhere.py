@@ -152,8 +152,9 @@ def test_somebody_elses_provider(tmp_path: Path) -> None:
         file.write_text(f"base_url: {provider.url}\nprovider: external\nmetrics: {SERIES}\n")
         code, output = finish(run_of(tmp_path, "--target", "gateway.yaml", faults=""))
         assert code == ExitCode.USAGE
-        assert "may cost real money: name it if you mean it, as in --allow-host api.openai.com" in output
-        allowed = ("--target", "gateway.yaml", "--allow-host", "api.example", "--out", "run")
+        assert "may cost real money: 120 requests with" in output
+        assert "if you mean it, say --allow-cost" in output
+        allowed = ("--target", "gateway.yaml", "--allow-cost", "--out", "run")
         code, output = finish(run_of(tmp_path, *allowed))
         assert code == ExitCode.USAGE
         assert "outage happens to our provider, and the target has `provider: external`" in output

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from agentload.cli.options import (
+    AllowCostOption,
     AllowHostOption,
     InconclusiveOption,
     MaxAnswerOption,
@@ -49,6 +50,7 @@ def run(
     provider: ProviderOption = None,
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
+    allow_cost: AllowCostOption = False,
     bind: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Where the Locust master listens for workers.")
     ] = "127.0.0.1",
@@ -83,6 +85,7 @@ def run(
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
+        allow_cost=allow_cost,
         bind=bind,
         expect_workers=expect_workers,
         locust_web=locust_web,
@@ -148,6 +151,7 @@ def gate(
     provider: ProviderOption = None,
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
+    allow_cost: AllowCostOption = False,
     reruns: Annotated[int, typer.Option(min=0, max=5, help="Repeats of an inconclusive run.")] = 1,
     max_rate: MaxRateOption = None,
     max_connections: MaxConnectionsOption = None,
@@ -173,6 +177,7 @@ def gate(
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
+        allow_cost=allow_cost,
         caps=caps(max_rate, max_connections, max_seconds, max_answer_bytes),
         inconclusive_passes=passes(inconclusive),
         command=tuple(sys.argv[1:]),

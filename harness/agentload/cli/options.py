@@ -62,6 +62,12 @@ ProviderPortOption = Annotated[
 AllowHostOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="A host beyond loopback that may be loaded.")
 ]
+AllowCostOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-cost", help="Go on though a provider that is somebody else's may take money for it."
+    ),
+]
 MaxRateOption = Annotated[
     float | None, typer.Option(min=1, metavar="N", help="Requests sent in any second, retries included.")
 ]

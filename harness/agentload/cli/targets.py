@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentload.cli.options import (
+    AllowCostOption,
     AllowHostOption,
     ProfileArgument,
     ProviderOption,
@@ -50,6 +51,7 @@ def doctor(
     provider: ProviderOption = None,
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
+    allow_cost: AllowCostOption = False,
     burst: Annotated[int, typer.Option(min=1, max=200, help="So many requests at once.")] = 40,
     every: Annotated[bool, typer.Option("--all", help="Show the checks of other profiles, too.")] = False,
 ) -> None:
@@ -68,6 +70,7 @@ def doctor(
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
+        allow_cost=allow_cost,
     )
     raise typer.Exit(composition.run(options, burst, every=every))
 
@@ -85,6 +88,7 @@ def locustfile(
     provider: ProviderOption = None,
     provider_port: ProviderPortOption = 0,
     allow_host: AllowHostOption = None,
+    allow_cost: AllowCostOption = False,
 ) -> None:
     """Write a file for plain `locust -f`, with its web UI.
 
@@ -102,6 +106,7 @@ def locustfile(
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=tuple(allow_host or ()),
+        allow_cost=allow_cost,
     )
     text = files.write(options, out)
     if text is not None:

@@ -33,6 +33,7 @@ from agentload.circumstances import bundled, circumstances
 from agentload.drivers.locust_conductor import DriverWithin, Router, players
 from agentload.drivers.locust_worker import MASTER_SILENCE_S, Worker
 from agentload.errors import AgentloadError, ExitCode
+from agentload.interrupts import INTERRUPTED, OUT_OF_TIME
 from agentload.order import Options, Prepared, prepare
 from agentload.rundir import RunDir
 
@@ -63,6 +64,7 @@ def under_locust(
     provider: str | None = None,
     provider_port: int = 0,
     allow_hosts: tuple[str, ...] = (),
+    allow_cost: bool = False,
     out: str | None = None,
 ) -> UnderLocust:
     """The classes of a locustfile that plays the profile; the options are those of `agentload run`.
@@ -81,6 +83,7 @@ def under_locust(
         provider_url=provider,
         provider_port=provider_port,
         allow_hosts=allow_hosts,
+        allow_cost=allow_cost,
         out=None if out is None else Path(out),
         command=tuple(sys.argv[1:]),
     )
@@ -213,7 +216,7 @@ class _Run:
 
     def end(self) -> None:
         """Nothing more is sent; open requests get a moment, then all is written down."""
-        self._recording.interrupt()
+        self._recording.interrupt(OUT_OF_TIME if self.is_out_of_time() else INTERRUPTED)
         self._ended.wait(END_S)
 
     def _make(self) -> None:
