@@ -125,8 +125,8 @@ class Recording:
             return
         if (status < 300 or status >= 500) and not _reached(stage, target):
             raise UnreachableError(
-                f"the target gateway at {request.url}: answered {status}, but our provider at "
-                f"{stage.provider_url} saw nothing: is the gateway's upstream set to it?",
+                f"the target gateway at {request.url}: answered {status}, but our provider saw nothing: "
+                f"is the gateway's upstream {stage.provider_url}?",
                 "--provider-port N says where ours listens; --provider URL names one that runs already",
             )
         stage.begin_run()

@@ -107,6 +107,13 @@ def test_every_check_there_is_has_a_prospect() -> None:
         ("authenticated", seen(asked(status=401, outcome=Outcome.FAILED)), Grade.BAD, "quiet: 1 × 401"),
         ("authenticated", seen(asked(status=500, outcome=Outcome.FAILED)), Grade.BAD, "not served: quiet"),
         ("our provider", seen(calls=()), Grade.BAD, "answers come from somewhere else"),
+        ("marker", seen(calls=()), Grade.UNSURE, "cannot be told: see above"),
+        (
+            "authenticated",
+            seen(asked(outcome=Outcome.FAILED, reason="answer-without-choices")),
+            Grade.BAD,
+            "quiet: 1 × 200 answer-without-choices (is the flavour right?)",
+        ),
         ("marker", seen(calls=(*CALLS, call())), Grade.BAD, "1 duplicated"),
         ("marker", seen(calls=CALLS[1:]), Grade.UNSURE, "1 cached"),
         ("marker", seen(calls=(call(None, None), *CALLS[1:])), Grade.UNSURE, "1 lost"),
@@ -162,6 +169,8 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("concurrency-cap", told(Truth.TENANT_SLOTS), Chance.YES, ""),
         ("bounded-queue", told(), Chance.YES, "in part, and whole where"),
         ("bounded-queue", told(Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE), Chance.YES, ""),
+        ("provider-limit", told(), Chance.YES, "in part, and whole where"),
+        ("provider-limit", told(no=Truth.UPSTREAM), Chance.YES, ""),
         ("victim-goodput", told(), Chance.YES, ""),
         ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
         ("lease-reclaim", told(Truth.JOBS, Truth.JOB_LEASES), Chance.NO, "process.restart"),
@@ -179,6 +188,29 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
 def test_what_will_be_decided(check: str, of: Seen, expected: Chance, words: str) -> None:
     found, because = chance(check, of)
     assert (found, words in because) == (expected, True), because
+
+
+def test_the_address_that_the_gateway_must_call_is_named() -> None:
+    lost = msgspec.structs.replace(seen(calls=()), provider_url="http://127.0.0.1:9001")
+    assert finding("our provider", lost).said.endswith("is the gateway's upstream http://127.0.0.1:9001?")
+    free = msgspec.structs.replace(lost, any_port=True)
+    assert finding("our provider", free).said.endswith(":9001? (--provider-port fixes the port)")
+
+
+def test_metrics_that_cannot_be_read_are_to_be_mended() -> None:
+    named = ("waiting", "oldest_age_s")
+    trouble = "the target's metrics at http://127.0.0.1:1/metrics: answers 404"
+    unread = msgspec.structs.replace(SOUND, gauges=(), gauges_named=named, metrics_trouble=trouble)
+    assert finding("its own values", unread) == Finding("its own values", Grade.BAD, trouble)
+    assert exit_code(findings(unread)) is ExitCode.FAILED
+    because = "metrics.queue_age_s and metrics.waiting cannot be read: see above"
+    assert chance("queue-age-alert", unread) == (Chance.NO, because)
+    in_part = msgspec.structs.replace(SOUND, gauges=("waiting",), gauges_named=named)
+    found = finding("its own values", in_part)
+    assert (found.grade, found.said.partition(":")[0]) == (Grade.UNSURE, "queue_age_s cannot be read")
+    assert chance("queue-age-alert", in_part) == (Chance.NO, "metrics.queue_age_s cannot be read: see above")
+    whole = msgspec.structs.replace(in_part, gauges=named)
+    assert finding("its own values", whole).said == "waiting, queue_age_s can be read"
 
 
 def test_one_slow_answer_says_nothing_of_the_clock() -> None:

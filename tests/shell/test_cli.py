@@ -302,4 +302,4 @@ class TestUnreachable:
         head += b"Content-Length: %d\r\n\r\n" % len(body)
         with raw_server(head + body) as port:
             said = self.run(tmp_path, "--target", f"http://127.0.0.1:{port}")
-        assert "is the gateway's upstream set to it?" in said
+        assert "our provider saw nothing: is the gateway's upstream http://127.0.0.1:" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -14,6 +15,7 @@ from agentload import doctor, profile, targets
 from agentload.doctor import ask
 from agentload.doctor.ask import Asker
 from agentload.doctor.observed import Asked, Kind
+from agentload.drivers.gauges import missing_series
 from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Outcome
 from agentload.order import Options
@@ -185,6 +187,32 @@ def test_a_gateway_that_lets_nobody_in_is_to_be_mended(
     assert lines[0] == f"http://127.0.0.1:{port}", "not filled up with spaces"
     mend = "next: mend what is marked ✗, then ask the doctor again"
     assert lines[-1] == f"noisy-neighbor: nothing is decidable yet; {mend}"
+
+
+def test_metrics_that_are_not_there_are_told_as_a_run_tells_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    file = tmp_path / "gateway.yaml"
+    with gateway(whole(b"404 Not Found")) as port:
+        file.write_text(f"base_url: http://127.0.0.1:{port}\nmetrics: {{url: /metrics, queue_age_s: age}}\n")
+        code = doctor.run(Options(profile="noisy-neighbor", target=str(file)), 2)
+        with pytest.raises(UnreachableError) as raised:
+            missing_series(targets.load(str(file), {}))
+    assert code == ExitCode.FAILED
+    shown = capsys.readouterr().out
+    assert f"✗  its own values     {raised.value.lines[0]}" in shown
+    assert raised.value.lines[0].endswith("/metrics: answers 404")
+    assert re.search(r"upstream http://127.0.0.1:\d+\? \(--provider-port fixes the port\)", shown)
+
+
+def test_a_series_that_is_not_there_is_called_as_its_file_calls_it(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    with gateway(whole(b"200 OK", b'{"depth": 3}')) as port:
+        metrics = "{url: /metrics, waiting: depth, queue_age_s: age}"
+        file.write_text(f"base_url: http://127.0.0.1:{port}\nmetrics: {metrics}\n")
+        [line] = missing_series(targets.load(str(file), {}))
+    assert "/metrics holds no age (queue_age_s): " in line
 
 
 def test_the_next_step_is_the_run_as_it_was_asked_about() -> None:

@@ -11,7 +11,6 @@ import secrets
 import shlex
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +25,7 @@ from agentload.doctor.decidable import Prospect, anybody_served, own_prospects, 
 from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Asked, Call, Kind, Seen
 from agentload.drivers.foreign_process import ForeignProcess
-from agentload.drivers.gauges import gauge_of
+from agentload.drivers.gauges import own_page
 from agentload.drivers.provider_control import ProviderControl, token_of
 from agentload.drivers.stage import Stage
 from agentload.drivers.target_probe import await_ready
@@ -113,6 +112,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
         asked = _ask(Asker(target, profile, run_id), profile, burst, streams=target.api.streams)
         if all(one.status == 0 for one in asked):
             raise UnreachableError(f"the target gateway at {target.base_url}: {asked[0].failure}")
+        gauges, trouble = _gauges(target)
         return Seen(
             tenants=tuple(tenant.name for tenant in profile.tenants),
             asked=tuple(asked),
@@ -120,32 +120,43 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             streams=target.api.streams,
             external=stage.control is None,
             upstream_keys=None if stage.control is None else _upstream_keys(stage.control),
-            gauges=_gauges(target),
+            provider_url=stage.provider_url,
+            any_port=not (_running(options, target) or _port(options, target)),
+            gauges=gauges,
             gauges_named=_gauges_named(target),
+            metrics_trouble=trouble,
             promises=as_declared(profile, target.to_dict())[1],
             can_be_killed=target.process is not None and target.process.restart is not None,
         )
 
 
 def _set_up(stage: Stage, options: order.Options, target: Target) -> None:
-    running = options.provider_url or target.provider.running
     if target.provider.external:
         return
-    if running is not None:
+    if (running := _running(options, target)) is not None:
         stage.use_provider(running)
     else:
-        stage.start_provider(options.provider_port or target.provider.port)
+        stage.start_provider(_port(options, target))
 
 
-def _gauges(target: Target) -> tuple[str, ...]:
-    """What can be read of the target's own values, as they are called in a run's samples."""
-    gauge, found = gauge_of(target), list[str]()
-    with suppress(UnreachableError, ValueError):
-        found += gauge.read().values
-    gauge.close()
+def _running(options: order.Options, target: Target) -> str | None:
+    return options.provider_url or target.provider.running
+
+
+def _port(options: order.Options, target: Target) -> int:
+    return options.provider_port or target.provider.port
+
+
+def _gauges(target: Target) -> tuple[tuple[str, ...], str | None]:
+    """What can be read of the target's own values, named as in a run's samples; what a run would end with."""
+    found, trouble = list[str](), None
+    try:
+        found += own_page(target)
+    except UnreachableError as error:
+        trouble = error.lines[0]
     if target.process is not None and ForeignProcess(target.process, "process").resident_bytes():
         found.append("resident_bytes")
-    return tuple(found)
+    return tuple(found), trouble
 
 
 def _gauges_named(target: Target) -> tuple[str, ...]:

@@ -111,10 +111,12 @@ _IN_PART = "in part, and whole where the target file declares what stands beside
 
 
 def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> str:
-    """What is not declared of these; nothing where one is, unless each of them counts by itself."""
+    """What is not declared of these; nothing where one is, unless each of them counts by itself: then what is
+    denied is not missed."""
     if seen.promises is None:
         return ""
-    missing = [truth for truth in Truth if truth in truths and truth not in seen.promises.known]
+    known = seen.promises.known | (seen.promises.denied if every else frozenset())
+    missing = [truth for truth in Truth if truth in truths and truth not in known]
     wanting = bool(missing) and (every or len(missing) == len(truths))
     return (" and " if every else " or ").join(SAID_BY[truth] for truth in missing) if wanting else ""
 
@@ -154,6 +156,8 @@ def _no_gauges(check: type[Check], seen: Seen) -> str | None:
     missing = [value for value in check.needs_samples if value not in seen.gauges]
     if not missing:
         return None
+    if unread := [_SAID_BY[value] for value in missing if value in seen.gauges_named and value in _SAID_BY]:
+        return f"{' and '.join(sorted(unread))} cannot be read: see above"
     if all(value in _SAID_BY for value in missing):
         said_by = " and ".join(sorted(_SAID_BY[value] for value in missing))
         return f"needs {said_by} in the target file"

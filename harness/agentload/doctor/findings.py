@@ -11,6 +11,7 @@ import msgspec
 
 from agentload.doctor.observed import Asked, Kind, Seen
 from agentload.model import Outcome
+from agentload.targets._metrics import key_of
 
 STREAMS_IN_PIECES_NS = 20_000_000
 """Text of a stream of 24 tokens, 10 ms each, that comes within less was held back."""
@@ -93,11 +94,15 @@ def provider_behind(seen: Seen) -> Finding:
         return Finding("our provider", Grade.GOOD, f"saw {len(seen.calls)} calls")
     answered = any(one.outcome is Outcome.ANSWERED for one in seen.asked)
     other = "answers come from somewhere else" if answered else "nothing is answered"
-    return Finding("our provider", Grade.BAD, f"saw no call; {other}: is the gateway's upstream set to it?")
+    said = f"saw no call; {other}: is the gateway's upstream {seen.provider_url}?"
+    said += " (--provider-port fixes the port)" if seen.any_port else ""
+    return Finding("our provider", Grade.BAD, said)
 
 
 def marker(seen: Seen) -> Finding:
     """Whether what our provider gets can be told apart: exact, folded, lost, cached or duplicated."""
+    if not seen.calls:
+        return Finding("marker", Grade.UNSURE, "cannot be told: see above")
     kinds = Counter(carriage(seen, one) for one in seen.of(Kind.CAREFUL, Kind.STREAMED))
     kinds.pop(None, None)
     if not kinds:
@@ -249,16 +254,20 @@ def own_values(seen: Seen) -> Finding:
     if not seen.gauges_named:
         said = "none named: metrics and process of the target file would make more checks decidable"
         return Finding("its own values", Grade.NOTE, said)
-    missing = [name for name in seen.gauges_named if name not in seen.gauges]
+    if seen.metrics_trouble:
+        return Finding("its own values", Grade.BAD, seen.metrics_trouble)
+    missing = [key_of(name) for name in seen.gauges_named if name not in seen.gauges]
     if missing:
         said = f"{', '.join(missing)} cannot be read: are the series of metrics, and the process, right?"
         return Finding("its own values", Grade.UNSURE, said)
-    return Finding("its own values", Grade.GOOD, f"{', '.join(seen.gauges)} can be read")
+    return Finding("its own values", Grade.GOOD, f"{', '.join(map(key_of, seen.gauges))} can be read")
 
 
 def _ending(one: Asked) -> str:
     what = str(one.status) if one.status else "no answer"
     why = one.reason or one.failure
+    if one.status == 200 and why is not None and why.startswith("answer-without-"):
+        why += " (is the flavour right?)"
     return f"{what} {why}" if why else what
 
 

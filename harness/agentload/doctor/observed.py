@@ -76,12 +76,18 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the target's flavour has any."""
     external: bool = False
     """The provider is somebody else's: nothing is known of its calls."""
+    provider_url: str = ""
+    """Where ours listens."""
+    any_port: bool = False
+    """It was started at whatever port was free."""
     upstream_keys: int | None = None
     """How many API keys our provider has met; None where it does not say."""
     gauges: tuple[str, ...] = ()
     """Values of its own that could be read, as they are called in a run's samples."""
     gauges_named: tuple[str, ...] = ()
     """Those that its target file names."""
+    metrics_trouble: str | None = None
+    """Why its metrics cannot be read at all, as a run would end with it."""
     can_be_killed: bool = False
     """Its owner has said how it is started again."""
     promises: Promises | None = None

@@ -11,6 +11,7 @@ from agentload.drivers.plain_call import Line
 from agentload.drivers.probe import MIB, Bounds
 from agentload.errors import UnreachableError
 from agentload.targets import Target
+from agentload.targets._metrics import key_of
 from agentload.targets._urls import split_url
 
 BOUNDS = Bounds(2.0, 8 * MIB)
@@ -88,19 +89,26 @@ def gauge_of(target: Target) -> Gauge:
     return NoGauge() if target.metrics is None else PageGauge(target)
 
 
-def missing_series(target: Target) -> list[str]:
-    """What the target's file names and its page does not hold, in lines. Raises UnreachableError."""
+def own_page(target: Target) -> dict[str, float]:
+    """What its metrics page says, once; nothing of a target without. Raises UnreachableError."""
     if target.metrics is None:
-        return []
+        return {}
     gauge = PageGauge(target)
     try:
-        found = gauge.read().values
+        return gauge.read().values
     except ValueError:
         raise UnreachableError(f"{target.metrics.url}: is neither Prometheus text nor JSON") from None
     finally:
         gauge.close()
+
+
+def missing_series(target: Target) -> list[str]:
+    """What the target's file names and its page does not hold, in lines. Raises UnreachableError."""
+    if target.metrics is None:
+        return []
+    found = own_page(target)
     return [
-        f"{target.metrics.url} holds no {series} ({name}): checks that need it will be inconclusive"
+        f"{target.metrics.url} holds no {series} ({key_of(name)}): checks that need it will be inconclusive"
         for name, series in target.metrics.series.items()
         if name not in found
     ]

@@ -16,11 +16,17 @@ from agentload.targets._urls import is_path, split_url
 
 GAUGES = {"waiting": "waiting", "queue_age_s": "oldest_age_s", "in_flight": "in_flight"}
 """A key of `metrics:` → what the value is called in a sample, as those of the bundled gateway are."""
+_KEYS = {value: key for key, value in GAUGES.items()}
 _NAME = r"[A-Za-z_:][A-Za-z0-9_:]*"
 _MATCHER = rf'({_NAME})\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"'
 _SELECTOR = re.compile(rf"({_NAME})\s*(?:\{{\s*((?:{_MATCHER}\s*,?\s*)*)\}})?")
 _STEP = r"(?:[A-Za-z0-9_-]+|\*)"
 _DOTTED = re.compile(rf"{_STEP}(?:\.{_STEP})*")
+
+
+def key_of(value: str) -> str:
+    """The key of `metrics:` that names a value of a sample; others (a process's memory) as they are."""
+    return _KEYS.get(value, value)
 
 
 class Matcher(NamedTuple):
