@@ -91,9 +91,11 @@ def marker_lines(texts: Iterable[str], run: Path | None = None) -> Iterator[str]
 
 
 def fitted(lines: Iterable[str], width: int | None) -> Iterator[str]:
-    """The lines, those that are too wide folded under their second column. None: no width to fit."""
+    """The lines, those that are too wide folded under their second column, or where there is none under their
+    beginning. None: no width to fit."""
     for line in lines:
-        column = match.end() if (match := _FIRST_COLUMN.match(line)) else 0
+        match = _FIRST_COLUMN.match(line)
+        column = match.end() if match else len(line) - len(line.lstrip())
         if width is None or len(line) <= width or width - column < _LEAST_COLUMN:
             yield line
         else:

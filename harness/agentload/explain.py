@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
 from enum import EnumType, StrEnum
@@ -19,9 +20,10 @@ from agentload.model import Run, Verdict
 from agentload.promises import SAID_BY, Truth
 
 
-def explain(check_name: str) -> str:
+def explain(check_name: str, width: int | None = None) -> str:
     """Docstring, parameters with defaults, and the counterexample with its verdict, as plain text.
 
+    `width`: columns that its paragraphs are filled to; None leaves their lines as they were written.
     Raises UsageError for an unknown name.
     """
     kind = SEAM.get(check_name)
@@ -29,13 +31,20 @@ def explain(check_name: str) -> str:
     verdict = check.judge(run)
     parts = [
         check_name,
-        inspect.cleandoc(kind.__doc__ or ""),
+        _filled(inspect.cleandoc(kind.__doc__ or ""), width),
         "\n".join(["Needs", *_needs(kind)]),
         "\n".join(["Parameters", *_table(_parameters(kind))]),
         "\n".join(["Counterexample", *_story(kind, check), "", *_table(_picture(run))]),
         "\n".join(["Verdict", *_verdict(verdict)]),
     ]
     return "\n\n".join(parts)
+
+
+def _filled(text: str, width: int | None) -> str:
+    if width is None:
+        return text
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(textwrap.fill(one, width, break_on_hyphens=False) for one in paragraphs)
 
 
 def _needs(kind: type[Check]) -> list[str]:
@@ -89,9 +98,7 @@ def _story(kind: type[Check], check: Check) -> list[str]:
 
 def _picture(run: Run) -> list[list[str]]:
     """One line per phase and tenant: what was asked and what came of it."""
-    rows = [
-        ["phase", "tenant", "requests", "answered", "p50", "p95", "other endings", "provider calls", "tokens"]
-    ]
+    rows = [["phase", "tenant", "requests", "answered", "p50", "p95", "other endings", "calls", "tokens"]]
     requests = logical_requests(run.records)
     for phase in run.profile.phases:
         for tenant in run.profile.tenants:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from agentload import rundir, targets
+from agentload import rundir, screen, targets
 from agentload.caps import MAX_ANSWER_BYTES
 from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import protocol, target_probe
@@ -133,7 +133,7 @@ class Recording:
 
     def _warn_of_series(self, target: Target) -> None:
         for missing in missing_series(target):
-            self.console.print(f"warning: {missing}", style="yellow", soft_wrap=True, markup=False)
+            screen.warn(self.console, missing)
 
     def _master_config(self, target: Target) -> protocol.MasterConfig:
         host, port = bind_address(self.options.bind)
@@ -233,7 +233,7 @@ class Recording:
         for sampler in self._samplers:
             sampler.stop()
             if sampler.trouble is not None:
-                self.console.print(f"warning: {sampler.trouble}", style="yellow", soft_wrap=True)
+                screen.warn(self.console, sampler.trouble)
 
     def _foreign_bytes(self) -> int:
         return 0 if self._process is None else self._process.resident_bytes()
@@ -295,9 +295,7 @@ class Recording:
         """What a tenant's own code raised is for whoever wrote it: no check is about it."""
         for line, n in sorted(self._user_errors.items()):
             times = "once" if n == 1 else f"{n:,} times"
-            self.console.print(
-                f"warning: {text.printable(line)} ({times}; traceback: logs/)", style="yellow", soft_wrap=True
-            )
+            screen.warn(self.console, f"{text.printable(line)} ({times}; traceback: logs/)")
 
     def _write_tools(self, stage: Stage) -> None:
         """The tools' ledger, where jobs may have called any."""

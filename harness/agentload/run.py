@@ -55,9 +55,9 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
         if prepared.scale is not None:
             console.print(text.scale_line(prepared.scale, why=False), soft_wrap=True)
         for warning in prepared.warnings:
-            console.print(f"warning: {text.printable(warning)}", style="yellow", soft_wrap=True)
+            screen.warn(console, text.printable(warning))
         if prepared.target is None and (beyond := slots_beyond_provider(prepared.profile)):
-            console.print(f"warning: {beyond}", style="yellow", soft_wrap=True)
+            screen.warn(console, beyond)
         recording.make()
         return conclude(
             folder,

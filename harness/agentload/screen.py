@@ -8,6 +8,7 @@ import sys
 from typing import IO, Any, cast
 
 from rich.console import Console
+from rich.text import Text
 
 
 class _LastingOutput:
@@ -45,6 +46,16 @@ def console(width: int | None = None) -> Console:
     # sys.stdout is None when the process was started without one.
     file = cast(IO[str], _LastingOutput(sys.stdout)) if sys.stdout is not None else None
     return Console(file=file, highlight=False, markup=False, emoji=False, width=width)
+
+
+def warn(console: Console, text: str) -> None:
+    """`warning: …`, folded between words on a terminal; anywhere else one line, whatever its length."""
+    console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=not console.is_terminal)
+
+
+def aside() -> Console:
+    """A console on standard error, for what is no part of a command's output."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def width() -> int | None:

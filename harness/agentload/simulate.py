@@ -118,7 +118,7 @@ def _run_one(options: Options, chosen: Profile, drawn: Plan, console: Console) -
             soft_wrap=True,
         )
         if beyond := profile.slots_beyond_provider(chosen):
-            console.print(f"warning: {beyond}", style="yellow", soft_wrap=True)
+            screen.warn(console, beyond)
         with progress.told(lambda: console.print(_progress(recording), style="dim")):
             recorded = recording.record()
         _write_down(folder, manifest, recorded, started)

@@ -115,6 +115,10 @@ def test_lines_too_wide_for_the_terminal_are_folded_under_their_second_column() 
         "a-name  one two three four",
         "        five six seven-eight",
     ]
+    assert list(catalogue.fitted(["  one two three four five six"], 24)) == [
+        "  one two three four",
+        "  five six",
+    ]
     assert list(catalogue.fitted(lines, None)) == lines
     assert list(catalogue.fitted(lines, 12)) == lines
 

@@ -112,6 +112,12 @@ def test_it_can_be_explained(name: str) -> None:
     assert max(len(line) for line in text.splitlines()) < 200
 
 
+def test_its_paragraphs_are_filled_to_the_width() -> None:
+    told = explain("provider-limit", 60).partition("\n\nNeeds")[0]
+    assert told.split() == explain("provider-limit").partition("\n\nNeeds")[0].split()
+    assert 50 < max(len(line) for line in told.splitlines()) <= 60
+
+
 def test_explaining_an_unknown_check_suggests_one() -> None:
     with pytest.raises(UsageError, match="did you mean 'victim-latency'"):
         explain("victim-latenzy")

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import report_run
-from agentload.report.live_view import LiveView, PlainView, RecentShares, sparkline, view
+from agentload.report.live_view import LiveView, PlainView, RecentShares, plain_line, sparkline, view
 
 PROFILE = report_run.profile()
 
@@ -146,6 +146,19 @@ def test_plain_lines_come_every_five_seconds_and_at_every_phase() -> None:
     ]
     assert lines[-1].strip() == "the flood begins"
     assert "4,100 sent, 262 in flight; answered 890, refused 2,900, retries 1; waiting 250" in lines[0]
+
+
+def test_a_plain_line_leaves_out_what_is_nothing() -> None:
+    calm = {
+        "issued": 1_203,
+        "in_flight": 12,
+        "tenants": {"a": {"answered": 1_191, "rejected": 0, "retries": 0}},
+    }
+    calm |= {"elapsed_s": 15.0, "phase": "noise", "gateway": {"waiting": 0, "oldest_age_s": 0.0}}
+    assert plain_line({**calm, "lateness_ms": {"p99": 0.4}}) == (
+        "  15.0 s noise: 1,203 sent, 12 in flight; answered 1,191"
+    )
+    assert plain_line({**calm, "lateness_ms": {"p99": 12.0}}).endswith("answered 1,191; late p99 12 ms")
 
 
 def test_the_console_decides_which_view() -> None:

@@ -13,6 +13,8 @@ import report_run
 from agentload.model import Status, Verdict
 from agentload.report import Result, terminal, text
 
+SLOW = {"p50": 1_830.0, "p95": 2_720.0, "p99": 9_990.0, "p999": 9_990.0, "n": 400, "censored": False}
+
 
 def printed(result: Result, *, width: int = 80, paths: list[Path] | None = None) -> list[str]:
     console = Console(file=io.StringIO(), width=width, highlight=False)
@@ -52,6 +54,17 @@ def test_it_keeps_to_the_width(width: int) -> None:
     if width >= 80:
         row = next(line for line in out if line.startswith(" quiet-1"))
         assert "…" not in row
+
+
+def test_no_heading_is_cut_off_where_a_narrower_table_fits_and_no_line_ends_in_spaces() -> None:
+    result = Result.of(report_run.run(), [], Status.PASSED)
+    tenants = result.summary["tenants"]
+    tenants["bronze-heavy"] = tenants.pop("quiet-1") | {"latency_ms": SLOW}
+    out = printed(result)
+    [headings] = [line for line in out if "share of work" in line]
+    assert headings.split()[-3:] == ["answered", "refused", "retries"]
+    assert any(line.startswith(" bronze-heavy ") and "9.99 s" in line for line in out)
+    assert not [line for line in out if line != line.rstrip()]
 
 
 def test_no_escape_codes_when_it_is_no_terminal() -> None:
@@ -142,6 +155,15 @@ def test_an_interruption_is_said_once(reason: str, said: str) -> None:
     out = printed(Result.of(run, [], Status.INCONCLUSIVE))
     assert said in out
     assert any("as planned until the interruption" in line for line in out)
+
+
+def test_calls_that_were_neither_admitted_nor_throttled_are_accounted_for() -> None:
+    provider = Result.of(report_run.run(), [], Status.PASSED).summary["provider"]
+    plain = text.provider_line(provider)
+    assert "fault" not in plain
+    assert "invalid" not in plain
+    said = text.provider_line({**provider, "throttled": 392, "faulted": 1_340, "invalid": 3})
+    assert ", 392 throttled, 1,340 refused by a fault, 3 invalid" in said
 
 
 def test_more_than_the_rate_comes_out_of_the_bucket() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from agentload import compare_policies as comparing
 from agentload import profile, simulate
@@ -34,6 +36,14 @@ def small_jobs(policy: str) -> Yardsticks:
 
 
 # ---------------------------------------------------------------- what it shows
+
+
+@pytest.mark.parametrize(("terminal", "said"), [(True, "  0 of 2 simulated"), (False, "")])
+def test_how_far_it_is_is_told_to_a_person_only(terminal: bool, said: str) -> None:
+    aside = Console(file=io.StringIO(), force_terminal=terminal, no_color=True, color_system=None)
+    comparing.tell(aside, Comparison(profile.load(profile.find("herd")), ["sfq", "fifo"], [1]))
+    assert isinstance(aside.file, io.StringIO)
+    assert aside.file.getvalue().rstrip("\n") == said
 
 
 @pytest.mark.parametrize("policy", ["sfq", "drr"])

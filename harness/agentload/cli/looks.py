@@ -49,9 +49,12 @@ def explain(
     check: Annotated[str, typer.Argument(help="A check, as `agentload list checks` prints it.")],
 ) -> None:
     """Say when a check passes, and the smallest run it fails."""
+    from agentload import catalogue, screen
     from agentload.judge import explain as explain_check
 
-    typer.echo(explain_check(check))
+    width = screen.width()
+    for line in catalogue.fitted(explain_check(check, width).splitlines(), width):
+        typer.echo(line)
 
 
 @app.command()

@@ -77,7 +77,7 @@ def run(options: Options) -> int:
     console = screen.console()
     terminal.never_fail_on_letters(console)
     console.print(f"{chosen.name}: {text.printable(chosen.about)}")
-    results = _play(console, Comparison(chosen, policies, seeds))
+    results = _play(screen.aside(), Comparison(chosen, policies, seeds))
     if folder is not None:
         write_file(folder / "policies.json", as_json(chosen, seeds, results))
     _show(console, results, folder)
@@ -148,12 +148,15 @@ def _begin() -> None:
     collect_seldom()
 
 
-def _play(console: Console, comparison: Comparison) -> list[Result]:
-    def so_far() -> None:
-        console.print(f"  {comparison.done} of {len(comparison.cases)} simulated", style="dim")
-
-    with interruptible(comparison.stop), progress.told(so_far):
+def _play(aside: Console, comparison: Comparison) -> list[Result]:
+    with interruptible(comparison.stop), progress.told(lambda: tell(aside, comparison)):
         return list(comparison.results())
+
+
+def tell(aside: Console, comparison: Comparison) -> None:
+    """How far it is, to a person who waits; a file or a pipe gets the table only."""
+    if aside.is_terminal:
+        aside.print(f"  {comparison.done} of {len(comparison.cases)} simulated", style="dim")
 
 
 # --------------------------------------------------------------------------- what is shown

@@ -91,7 +91,7 @@ def next_step(options: order.Options, code: ExitCode) -> str:
 def _prepared(options: order.Options) -> order.Prepared:
     prepared = order.prepare(msgspec.structs.replace(options, drives=False))
     for warning in prepared.warnings:
-        screen.console().print(f"warning: {printable(warning)}", style="yellow", soft_wrap=True)
+        screen.warn(screen.console(), printable(warning))
     return prepared
 
 

@@ -32,8 +32,12 @@ Progress = Mapping[str, Any]
 REFRESH_S = 0.25
 """At most four refreshes a second: drawing must not make the generator late."""
 PLAIN_EVERY_S = 5.0
+NOTABLY_LATE_MS = 10.0
+"""Less is not worth its place in a plain line."""
 SHARES_OVER_S = 5.0
 MOST_TENANTS = 10
+_COUNTS = {"answered": "answered", "refused": "rejected", "retries": "retries"}
+"""In a plain line, the words for the counts of the tenants; zeros but the first are left out."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS = "_.-=+*%#"
 
@@ -171,15 +175,15 @@ class RecentShares:
 def plain_line(progress: Progress) -> str:
     """`15.0 s noise: 1,203 sent, 290 in flight; answered 702, refused 211, retries 0; waiting 250 …`"""
     tenants = progress.get("tenants", {}).values()
+    named = {name: _total(tenants, key) for name, key in _COUNTS.items()}
     parts = [
         f"{progress.get('issued', 0):,} sent, {progress.get('in_flight', 0):,} in flight",
-        f"answered {_total(tenants, 'answered'):,}, refused {_total(tenants, 'rejected'):,}, "
-        f"retries {_total(tenants, 'retries'):,}",
+        ", ".join(f"{name} {n:,}" for name, n in named.items() if n or name == "answered"),
     ]
     gauge = _gauge(progress)
     late = progress.get("lateness_ms", {}).get("p99")
-    parts += [gauge] if gauge else []
-    parts += [f"late p99 {text.milliseconds(late)}"] if late is not None else []
+    parts += [gauge] if gauge and progress["gateway"]["waiting"] else []
+    parts += [f"late p99 {text.milliseconds(late)}"] if late is not None and late >= NOTABLY_LATE_MS else []
     phase = text.printable(progress.get("phase") or "draining")
     return f"{progress.get('elapsed_s', 0.0):6.1f} s {phase}: {'; '.join(parts)}"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -28,7 +29,7 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
         _print_check(check, console)
     _print_overall(summary, console)
     console.print()
-    console.print(tenants_table(summary, console.options.ascii_only))
+    _print_tenants(summary, console)
     hidden = len(text.folded(summary)) - MOST_TENANTS
     if hidden > 0:
         console.print(f"  … and {hidden:,} more tenants, all of them in report.json", style="dim")
@@ -91,12 +92,24 @@ def _print_overall(summary: Mapping[str, Any], console: Console) -> None:
         console.print(_indented(text.fault_line(fault), 2, console))
 
 
-def tenants_table(summary: Mapping[str, Any], ascii_only: bool = False) -> Table:
+def _print_tenants(summary: Mapping[str, Any], console: Console) -> None:
+    """With one space between columns where two would not fit, and none at the end of a line."""
+    ascii_only = console.options.ascii_only
+    table = tenants_table(summary, ascii_only)
+    unbounded = console.options.update(width=10 * console.width)
+    if Measurement.get(console, unbounded, table).maximum > console.width:
+        table = tenants_table(summary, ascii_only, narrow=True)
+    for segments in console.render_lines(table, pad=False):
+        line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+
+
+def tenants_table(summary: Mapping[str, Any], ascii_only: bool = False, narrow: bool = False) -> Table:
     """One row per tenant, busiest first: its share of the work against its entitlement, latency, endings."""
     shown = text.busiest(text.folded(summary), MOST_TENANTS)
     by_attempt = any(tenant["rejected"] != tenant["refused_attempts"] for _, tenant in shown)
-    # Refused attempts take a wide column: with one space between columns all fit into 80.
-    table = Table(box=None, padding=(0, 0, 0, 1) if by_attempt else (0, 1), header_style="dim")
+    table = Table(box=None, padding=(0, 0, 0, 1) if narrow else (0, 1), header_style="dim")
     table.add_column("tenant", no_wrap=True, max_width=16, overflow="ellipsis")
     table.add_column("share of work", no_wrap=True)
     refused = "refused\n(attempts)" if by_attempt else "refused"

@@ -184,8 +184,14 @@ def provider_line(provider: Mapping[str, Any]) -> str:
     used += burst_note(provider)
     return (
         f"provider: {count(provider['offered'], 'call')} offered, {provider['admitted']:,} admitted, "
-        f"{provider['throttled']:,} throttled{used}{clock_note(provider['clock'])}"
+        f"{provider['throttled']:,} throttled{_turned_away(provider)}{used}{clock_note(provider['clock'])}"
     )
+
+
+def _turned_away(provider: Mapping[str, Any]) -> str:
+    """The rest of the calls offered, behind a comma; nothing where all were admitted or throttled."""
+    faulted = f", {provider['faulted']:,} refused by a fault" if provider["faulted"] else ""
+    return faulted + (f", {provider['invalid']:,} invalid" if provider["invalid"] else "")
 
 
 def clock_note(clock: Mapping[str, Any] | None) -> str:
