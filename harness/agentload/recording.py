@@ -119,7 +119,11 @@ class Recording:
         request = targets.probe_request(target, self.prepared.profile)
         if target.health is not None:
             target_probe.await_ready(target)
-        status = target_probe.chat_probe(target, request)
+        reply = target_probe.ask(target, request)
+        status = reply.status
+        if stage.control is not None and status >= 500 and stage.calls_seen() == 0:
+            target_probe.refuse_dead_upstream(request, status, stage.provider_url)
+        target_probe.refuse_no_api(request, reply)
         self._warn_of_series(target)
         if stage.control is None:
             return

@@ -296,9 +296,17 @@ class TestUnreachable:
             port = server.getsockname()[1]
         assert "provider" in self.run(tmp_path, "--provider", f"http://127.0.0.1:{port}")
 
+    def test_the_targets_upstream_is_nobody(self, tmp_path: Path) -> None:
+        answer = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>"
+        with raw_server(answer) as port:
+            said = self.run(tmp_path, "--target", f"http://127.0.0.1:{port}")
+        assert "answered 502: the gateway cannot reach its upstream: does it call http://127.0.0.1:" in said
+        assert "where our provider listens?" in said
+        assert "HTML" not in said
+
     def test_the_targets_upstream_is_not_our_provider(self, tmp_path: Path) -> None:
-        body = b'{"error": {"message": "upstream unreachable"}}'
-        head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: application/json\r\n"
+        body = b'{"choices": []}'
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         head += b"Content-Length: %d\r\n\r\n" % len(body)
         with raw_server(head + body) as port:
             said = self.run(tmp_path, "--target", f"http://127.0.0.1:{port}")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from agentload import profile, targets
-from agentload.drivers.target_probe import await_ready, chat_probe
+from agentload.drivers.target_probe import await_ready, chat_probe, refuse_dead_upstream
 from agentload.errors import UnreachableError
 from agentload.targets import Target
 from hostile_servers import Script, chunked_flood, endless_interim, says, serving
@@ -51,6 +51,19 @@ def test_what_is_no_target_is_one_line(script: Script, problem: str) -> None:
     line = problem_with(script)
     assert problem in line
     assert "sk-secret" not in line
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_that_cannot_reach_our_provider_says_so_by_its_status(status: int) -> None:
+    request = targets.probe_request(target_at(8080), PROFILE)
+    with pytest.raises(UnreachableError) as raised:
+        refuse_dead_upstream(request, status, "http://127.0.0.1:9001")
+    assert raised.value.lines == (
+        f"the target gateway at http://127.0.0.1:8080/v1/chat/completions: answered {status}: the "
+        "gateway cannot reach its upstream: does it call http://127.0.0.1:9001, where our provider listens?",
+    )
+    for other in (200, 429, 500):
+        refuse_dead_upstream(request, other, "http://127.0.0.1:9001")
 
 
 def test_a_refusal_is_an_answer() -> None:

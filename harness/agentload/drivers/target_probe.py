@@ -14,19 +14,46 @@ READY_S = 30.0
 """How long a target may take to become ready."""
 AGAIN_S = 0.1
 _WHAT = "the target gateway"
+_NO_UPSTREAM = (502, 503, 504)
 _ONCE = Bounds(5.0, MIB)
 
 
 def chat_probe(target: Target, request: Probe) -> int:
     """One small chat call to a target; returns its status. Any JSON answer will do, a refusal too.
 
-    Raises UnreachableError when nothing listens, when it is not HTTP, when it is a web page or a redirection,
-    when the path is not there, or when the answer is too long or too slow.
+    Raises UnreachableError as `ask` and `refuse_no_api` do.
+    """
+    reply = ask(target, request)
+    refuse_no_api(request, reply)
+    return reply.status
+
+
+def ask(target: Target, request: Probe) -> Reply:
+    """One small chat call to a target, and whatever it answers.
+
+    Raises UnreachableError when nothing listens, when it is not HTTP, or when the answer is too long or too
+    slow.
     """
     with Line(target.base_url, _WHAT, target.trust) as line:
-        reply = line.call(
+        return line.call(
             request.method, request.url.removeprefix(target.base_url), request.headers, request.body
         )
+
+
+def refuse_dead_upstream(request: Probe, status: int, provider_url: str) -> None:
+    """Of an answer to a call that our provider saw nothing of: a proxy's own word for what it calls.
+
+    Raises UnreachableError for one (RFC 9110 §15.6.3 to 15.6.5); its body, often a web page, says no more.
+    """
+    if status in _NO_UPSTREAM:
+        raise UnreachableError(
+            f"{_WHAT} at {request.url}: answered {status}: the gateway cannot reach its upstream: "
+            f"does it call {provider_url}, where our provider listens?"
+        )
+
+
+def refuse_no_api(request: Probe, reply: Reply) -> None:
+    """Raises UnreachableError for a web page, a redirection, a path that is not there, or no JSON."""
     where = f"{_WHAT} at {request.url}: answered {reply.status}"
     if 300 <= reply.status < 400:
         raise UnreachableError(f"{where}: give the final address")
@@ -37,7 +64,6 @@ def chat_probe(target: Target, request: Probe) -> int:
     if reply.status in (404, 405):
         raise UnreachableError(f"{where}: is the path right?")
     _refuse_other_than_json(reply, where)
-    return reply.status
 
 
 def await_ready(target: Target, seconds: float = READY_S) -> None:
