@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from agentload.errors import UsageError
 from agentload.model import NS, Profile, Tenant
 from agentload.registry import Seam, did_you_mean
-from agentload.report.text import printable
+from agentload.report.text import limits_line, printable
 
 T = TypeVar("T")
 _FIRST_COLUMN = re.compile(r"\s*\S.*?\s{2,}")
@@ -58,6 +58,7 @@ def profile_lines(
     yield f"plan         {len(drawn.arrivals)} arrivals, {drawn.closed_users} closed-loop users"
     yield f"fingerprint  {drawn.fingerprint}"
     yield from how
+    yield f"provider     {limits_line(profile.provider)}"
     yield from _slots_lines(profile)
     yield from _phase_lines(profile)
     yield "tenants"

@@ -12,6 +12,7 @@ import msgspec
 
 from agentload import external_provider, plan, profile, targets
 from agentload.caps import ELSEWHERE, HERE, Caps, refuse_beyond
+from agentload.declared_doubts import doubts
 from agentload.drivers import tls, users_files
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.keyring import with_keys
@@ -103,6 +104,7 @@ def prepare(options: Options) -> Prepared:
         _check_faults(chosen, target)
         _check_process(target)
         _check_declared(target, chosen, options.beside)
+        warnings += doubts(chosen, target)
         if target.provider.external:
             external_provider.refuse_faults(chosen)
     else:

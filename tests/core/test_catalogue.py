@@ -88,6 +88,8 @@ def test_a_run_folder_names_the_tenant(tmp_path: Path) -> None:
 def test_a_profile_shows_slots_that_do_not_fit() -> None:
     fitting = list(catalogue.profile_lines("steady", None, ()))
     assert "slots        provider 32, gateway shared 32" in fitting
+    noisy = list(catalogue.profile_lines("noisy-neighbor", None, ()))
+    assert "provider     slots 32, 153,600 tokens/min, bucket 2 s" in noisy
     assert not any(line.startswith("warning") for line in fitting)
     shown = list(catalogue.profile_lines("steady", None, ("provider.slots=8",)))
     assert any(line.startswith("warning") and "gateway.pools.shared.slots" in line for line in shown)

@@ -53,6 +53,7 @@ SOUND = Seen(
     tenants=TENANTS,
     asked=(asked(), asked(tenant="flood", seq=1), STREAM, LEFT, asked(Kind.BURST, "flood", 4), refused(5)),
     calls=CALLS,
+    provider_takes="slots 16",
     upstream_keys=1,
     gauges=("in_flight",),
     gauges_named=("in_flight",),
@@ -328,6 +329,7 @@ SEEN = st.builds(
     Seen,
     tenants=st.just(TENANTS),
     asked=st.lists(ANSWERS, max_size=6).map(tuple),
+    provider_takes=st.just("slots 16"),
     calls=st.lists(st.builds(Call, tenant=PLACES, seq=PLACES, input_tokens=st.integers(0, 30))).map(tuple),
     upstream_keys=st.none() | st.integers(1, 3),
     promises=st.none()

@@ -31,7 +31,7 @@ from agentload.drivers.stage import Stage
 from agentload.drivers.target_probe import await_ready
 from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Profile
-from agentload.report.text import printable
+from agentload.report.text import limits_line, printable
 from agentload.targets import Target
 from agentload.targets._declares import as_declared
 
@@ -78,7 +78,7 @@ def exit_code(found: Sequence[Finding], own: Sequence[Prospect] = ()) -> ExitCod
 
 
 def next_step(options: order.Options, code: ExitCode) -> str:
-    """What to do now."""
+    """What to do now. A run of a provider that costs money says how much before it wants `--allow-cost`."""
     if code not in (ExitCode.PASSED, ExitCode.INCONCLUSIVE):
         return "mend what is marked ✗, then ask the doctor again"
     words = ["agentload", "run", options.profile, "--target", str(options.target)]
@@ -121,6 +121,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             external=stage.control is None,
             upstream_keys=None if stage.control is None else _upstream_keys(stage.control),
             provider_url=stage.provider_url,
+            provider_takes=limits_line(profile.provider),
             any_port=not (_running(options, target) or _port(options, target)),
             gauges=gauges,
             gauges_named=_gauges_named(target),

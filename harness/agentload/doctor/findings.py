@@ -47,6 +47,7 @@ def findings(seen: Seen) -> list[Finding]:
         reachable,
         authenticated,
         provider_behind,
+        provider_takes,
         marker,
         identity,
         usage,
@@ -57,7 +58,7 @@ def findings(seen: Seen) -> list[Finding]:
         clock,
         own_values,
     ]
-    of_calls = (marker, identity, departure)
+    of_calls = (provider_takes, marker, identity, departure)
     return [look(seen) for look in looks if not (seen.external and look in of_calls)]
 
 
@@ -97,6 +98,11 @@ def provider_behind(seen: Seen) -> Finding:
     said = f"saw no call; {other}: is the gateway's upstream {seen.provider_url}?"
     said += " (--provider-port fixes the port)" if seen.any_port else ""
     return Finding("our provider", Grade.BAD, said)
+
+
+def provider_takes(seen: Seen) -> Finding:
+    """What our provider takes in this profile: a gateway in front of it should not offer more."""
+    return Finding("provider", Grade.GOOD, seen.provider_takes)
 
 
 def marker(seen: Seen) -> Finding:

@@ -78,6 +78,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """The provider is somebody else's: nothing is known of its calls."""
     provider_url: str = ""
     """Where ours listens."""
+    provider_takes: str = ""
+    """Its slots and limits, in words."""
     any_port: bool = False
     """It was started at whatever port was free."""
     upstream_keys: int | None = None

@@ -58,16 +58,17 @@ def apply_settings(document: Document, settings: Iterable[str]) -> None:
         document.set(option, keys, given.data)
 
 
-def slots_beyond_provider(profile: Profile) -> str | None:
-    """What is amiss when the bundled gateway may have more calls in flight than the provider serves, or None.
+def slots_beyond_provider(profile: Profile, where: str | None = None) -> str | None:
+    """What is amiss when the gateway may have more calls in flight than the provider serves, or None.
 
-    Calls beyond are refused with 503 by the provider, which a profile seldom means to ask about.
+    Calls beyond are refused with 503 by the provider, which a profile seldom means to ask about. `where`: the
+    keys that say the gateway's slots; those of the profile for the bundled one.
     """
     provider, pools = profile.provider, profile.gateway.pools
     total = sum(pool.slots for pool in pools.values())
     if provider.slots is None or provider.overflow == "queue" or total <= provider.slots:
         return None
-    where = ", ".join(f"gateway.pools.{name}.slots" for name in pools)
+    where = where or ", ".join(f"gateway.pools.{name}.slots" for name in pools)
     amiss = f"the gateway's {total} slots are more than the provider's {provider.slots}"
     return f"{amiss}, so the provider will refuse calls with 503: lower {where}"
 

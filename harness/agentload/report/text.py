@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentload.model import NS, Status
+from fake_provider.config import ProviderConfig
 
 SYMBOLS: Mapping[str, str] = {Status.PASSED: "✓", Status.FAILED: "✗", Status.INCONCLUSIVE: "?"}
 ASCII_SYMBOLS: Mapping[str, str] = {Status.PASSED: "ok", Status.FAILED: "FAIL", Status.INCONCLUSIVE: "??"}
@@ -49,6 +50,20 @@ def quantity(value: float | None, unit: str = "", censored: bool = False) -> str
     if value is None:
         return NEVER if censored else NOTHING
     return f"{figure(value)} {printable(unit)}".rstrip()
+
+
+def limits_line(provider: ProviderConfig) -> str:
+    """What our provider takes: `slots 16, 153,600 tokens/min, bucket 2 s`."""
+    limits = (
+        ("tokens", provider.tokens_per_minute),
+        ("input tokens", provider.input_tokens_per_minute),
+        ("output tokens", provider.output_tokens_per_minute),
+        ("requests", provider.requests_per_minute),
+    )
+    said = ["no bound of slots" if provider.slots is None else f"slots {provider.slots}"]
+    said += [f"{limit:,.0f} {what}/min" for what, limit in limits if limit is not None]
+    bounded = len(said) > 1
+    return ", ".join([*said, f"bucket {provider.bucket_s:g} s" if bounded else "no rate limit"])
 
 
 def figure(value: float) -> str:
