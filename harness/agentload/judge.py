@@ -172,7 +172,7 @@ def _missing(check: Check, run: Run) -> str | None:
         )
     if check.needs_attribution and run.unattributed > MOST_UNATTRIBUTED * len(run.ledger):
         return (
-            f"{run.unattributed} of {len(run.ledger)} provider calls cannot be traced to a request "
+            f"{run.unattributed:,} of {len(run.ledger):,} provider calls cannot be traced to a request "
             f"({_strangers(run)}): at most 1 % may be such, so let the gateway pass the "
             "last user message on unchanged"
         )
@@ -251,7 +251,7 @@ def _bad_generator(_name: str, _check: Check, verdict: Verdict, views: _Views) -
     health = views.run.health
     if health.trustworthy or verdict.details.get("stands_under_any_load"):
         return None
-    why = "; ".join(health.reasons) or f"{health.issued} of {health.scheduled} requests were sent"
+    why = "; ".join(health.reasons) or f"{health.issued:,} of {health.scheduled:,} requests were sent"
     if views.run.interrupted is not None:
         return (
             f"the run ended at {seconds(views.end_ns)} ({views.run.interrupted}), and what it sent until "

@@ -23,6 +23,7 @@ from agentload.checks.tenant_limit import TenantLimit
 from agentload.checks.work_conserving import WorkConserving
 from agentload.evidence.class_scene import ClassScene
 from agentload.evidence.synthetic import RunBuilder, profile
+from agentload.evidence.verdicts import percent_of
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Status
 from agentload.promises import Truth
@@ -380,3 +381,12 @@ def test_a_check_is_explained_with_what_has_to_be_declared_for_it() -> None:
     assert "of somebody's gateway, declares.slots or declares.tenant_slots" in explain("concurrency-cap")
     assert "for a part of it, declares.queue.requests, declares.queue.age_s" in explain("bounded-queue")
     assert "declares" not in explain("own-answer").partition("Parameters")[0]
+
+
+# --------------------------------------------------------------------------- how it is said
+
+
+def test_thousands_are_set_apart_in_sentences_as_they_are_beside_them() -> None:
+    run = calls(10, count=1_234)
+    assert StatusCodes().judge(run).because.startswith("none of 1,234 answers was a 500")
+    assert percent_of(1_090, 2_180) == "1,090 of 2,180 (50.0 %)"

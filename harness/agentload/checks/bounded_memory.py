@@ -51,7 +51,7 @@ class BoundedMemory(Check):
         if len(readings) < LEAST_SAMPLES or lasted_s < LEAST_S:
             return undecided(
                 self,
-                f"{len(readings)} samples of the gateway's {self.gauge} over {lasted_s:.0f} s: at least "
+                f"{len(readings):,} samples of the gateway's {self.gauge} over {lasted_s:.0f} s: at least "
                 f"{LEAST_SAMPLES} over {LEAST_S:g} s are needed (of a target whose file names its process)",
                 n=len(readings),
             )

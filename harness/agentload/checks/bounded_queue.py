@@ -67,7 +67,7 @@ class BoundedQueue(Check):
         phases = {name: run.profile.phase_window_ns(name) for name in self.phases or counted_phases(run)}
         n = sum(record.phase in phases for record in run.records)
         if not enough(n, 50):
-            return undecided(self, f"only {n} requests: at least 20 are needed", n=n)
+            return undecided(self, f"only {n:,} requests: at least 20 are needed", n=n)
         steps = depth_steps(run.records, run.ledger)
         results = [_measure(run, name, window, steps, self.slack) for name, window in phases.items()]
         waited = [w for w in waits(run.records, run.ledger) if _overlaps(w, phases.values())]
@@ -122,12 +122,12 @@ class BoundedQueue(Check):
         if (bound is None or deepest.depth <= bound) and not capped:
             return None
         because = (
-            f"the gateway held {deepest.depth} requests at {seconds(deepest.at_ns)} in '{deepest.phase}'"
+            f"the gateway held {deepest.depth:,} requests at {seconds(deepest.at_ns)} in '{deepest.phase}'"
         )
         if bound is not None:
-            because += f"; its bound is {bound - self.slack} (and {self.slack} on their way)"
+            because += f"; its bound is {bound - self.slack:,} (and {self.slack} on their way)"
         if capped:
-            because += f"; the generator stopped at its cap of {health.in_flight_cap} in flight"
+            because += f"; the generator stopped at its cap of {health.in_flight_cap:,} in flight"
         limit = health.in_flight_cap // 2 if bound is None else bound
         return _Finding(Status.FAILED, because, deepest.depth, limit, "requests")
 
@@ -148,9 +148,9 @@ class BoundedQueue(Check):
         bound = self._depth_bound(run)
         because = (
             f"the queue was still growing by {worst.growth_per_s:.1f} requests/s when '{worst.phase}' "
-            f"ended, at {worst.depth}{'' if bound is None else f' of {bound}'} and after {worst.refused} "
-            "refusals: whether it has a bound would show in a longer phase, under more load, or against a "
-            "lower max_depth"
+            f"ended, at {worst.depth:,}{'' if bound is None else f' of {bound:,}'} and after "
+            f"{worst.refused:,} refusals: whether it has a bound would show in a longer phase, under more "
+            "load, or against a lower max_depth"
         )
         if bound is None:
             because += " (or declares.queue.requests)"
@@ -248,7 +248,7 @@ def _overlaps(wait: Wait, windows: Collection[Interval]) -> bool:
 
 def _evidence(deepest: _PhaseQueue, waited: Sequence[Wait]) -> list[Evidence]:
     oldest = sorted(waited, key=lambda wait: -wait.length_ns)[:4]
-    return [Evidence(note=f"{deepest.depth} requests in the gateway", at_ns=deepest.at_ns)] + [
+    return [Evidence(note=f"{deepest.depth:,} requests in the gateway", at_ns=deepest.at_ns)] + [
         Evidence(note=f"{w.tenant}: waited {seconds(w.length_ns)}", seq=w.seq, at_ns=w.end_ns) for w in oldest
     ]
 

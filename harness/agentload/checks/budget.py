@@ -67,7 +67,7 @@ class Budget(Check):
             return undecided(self, accounts)
         n = sum(len(one.calls) for one in accounts)
         if not enough(n, 50):
-            return undecided(self, f"the provider saw only {n} calls of these tenants: 20 are needed", n=n)
+            return undecided(self, f"the provider saw only {n:,} calls of these tenants: 20 are needed", n=n)
         details: dict[str, Any] = {"accounts": {one.name: one.details() for one in accounts}}
         faults = [fault for one in accounts if (fault := one.fault(self.min_spent)) is not None]
         if faults:
@@ -75,19 +75,22 @@ class Budget(Check):
         reached = [one for one in accounts if one.reached]
         worst = max(accounts, key=lambda one: one.spent)
         if not reached:
-            because = f"nobody came to the end of the budget ({worst.name} to {worst.spent} of {worst.limit})"
+            because = (
+                f"nobody came to the end of the budget ({worst.name} to {worst.spent:,} of {worst.limit:,})"
+            )
             return undecided(self, because, n=n, details=details)
         refused = sum(len(one.paid_off) for one in accounts)
         return conclude(
             self,
             Status.PASSED,
-            f"{len(reached)} of {len(accounts)} came to the end of {worst.limit} {worst.unit}; the most that "
-            f"was spent is {worst.spent} ({worst.name}), and {refused} refusals promised nothing",
+            f"{len(reached):,} of {len(accounts):,} came to the end of {worst.limit:,} {worst.unit}; the "
+            f"most that was spent is {worst.spent:,} ({worst.name}), and {refused:,} refusals "
+            "promised nothing",
             measured=worst.spent,
             bound=worst.limit + worst.largest,
             unit=worst.unit,
             n=n,
-            evidence=[Evidence(note=f"{worst.name}: {worst.spent} of {worst.limit} {worst.unit}")],
+            evidence=[Evidence(note=f"{worst.name}: {worst.spent:,} of {worst.limit:,} {worst.unit}")],
             details=details,
         )
 
@@ -219,16 +222,16 @@ class _Account(msgspec.Struct):
     def fault(self, min_spent: float) -> _Fault | None:
         """What is wrong, the gravest first."""
         if self.spent > self.limit + self.largest:
-            note = f"{self.name} spent {self.spent} of {self.limit}; one job is {self.largest} at most"
+            note = f"{self.name} spent {self.spent:,} of {self.limit:,}; one job is {self.largest:,} at most"
             return _Fault("overspent", Evidence(note=note), self.spent, self.limit + self.largest, self.unit)
         inviting = self._inviting()
         if inviting:
             told = f"{inviting[0].status}, Retry-After {inviting[0].retry_after}"
-            note = f"{self.name} had spent it and was invited back {len(inviting)} times (such as: {told})"
+            note = f"{self.name} had spent it and was invited back {len(inviting):,} times (such as: {told})"
             return _Fault("invited", evidence_of(inviting[0], note), len(inviting), 0, self.unit)
         least = min_spent * self.limit
         if self.paid_off and self.spent < least:
-            note = f"{self.name} was refused with 402 at {self.spent} of {self.limit} in the end"
+            note = f"{self.name} was refused with 402 at {self.spent:,} of {self.limit:,} in the end"
             return _Fault("withheld", evidence_of(self.paid_off[0], note), self.spent, least, self.unit)
         return None
 

@@ -66,11 +66,11 @@ class CancelUpstream(Check):
         measured = percentile([float(lag.ns) for lag in lags], 100 * (1 - self.max_late))
         ran_on = sum(lag.call.ending is not CallEnding.CANCELLED for lag in late)
         because = (
-            f"{len(late)} of {len(lags)} calls were still at the provider {milliseconds(bound_ns)} after "
+            f"{len(late):,} of {len(lags):,} calls were still at the provider {milliseconds(bound_ns)} after "
             f"their client had left"
         )
         if late:
-            because += f", {ran_on} of them to their end; the longest for {milliseconds(late[0].ns)}"
+            because += f", {ran_on:,} of them to their end; the longest for {milliseconds(late[0].ns)}"
         if status is Status.INCONCLUSIVE:
             because += ": too few to tell whether that is more than chance, so let more clients leave"
         return conclude(

@@ -66,11 +66,11 @@ class CapacityLeak(Check):
         }
         what = max(losses, key=lambda name: _loss(*losses[name]))
         lost = _loss(*losses[what])
-        kinds = ", ".join(f"{count} {kind}" for kind, count in details["ended_badly"].items())
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in details["ended_badly"].items())
         return conclude(
             self,
             Status.FAILED if lost > self.max_loss else Status.PASSED,
-            f"after {len(damage)} attempts that ended badly ({kinds}), {what} went from "
+            f"after {len(damage):,} attempts that ended badly ({kinds}), {what} went from "
             f"{losses[what][0]:.1f} in '{self.baseline}' to {losses[what][1]:.1f} in '{self.probe}'",
             measured=100 * max(0.0, lost),
             bound=100 * self.max_loss,
@@ -118,12 +118,12 @@ class CapacityLeak(Check):
         shortest = min(before, after, key=lambda level: level.window_s)
         if shortest.window_s <= 0 or not enough(before.answered, 95):
             return (
-                f"'{before.phase}' had {before.answered} answers, '{shortest.phase}' counts for "
+                f"'{before.phase}' had {before.answered:,} answers, '{shortest.phase}' counts for "
                 f"{seconds(shortest.window_s * NS)}: at least 72 answers are needed"
             )
         if damage < LEAST_DAMAGE:
             return (
-                f"only {damage} attempts ended badly between '{before.phase}' and '{after.phase}': "
+                f"only {damage:,} attempts ended badly between '{before.phase}' and '{after.phase}': "
                 f"{LEAST_DAMAGE} are needed to see whether anything leaks"
             )
         if after.wanted_per_s < SAME_LOAD * before.wanted_per_s:

@@ -87,7 +87,7 @@ class ClassBorrow(Check):
         names = " and ".join(f"'{name}'" for name in self.classes)
         because = (
             f"in '{self.phase}', with work waiting for {seconds(waited_ns)}, {names} had "
-            f"{100 * share:.0f} % of {slots} slots in service; at least {100 * least:.0f} % should be "
+            f"{100 * share:.0f} % of {slots:,} slots in service; at least {100 * least:.0f} % should be "
             f"used, and at most {100 * most:.0f} % may be"
         )
         details: dict[str, Any] = {

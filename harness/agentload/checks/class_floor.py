@@ -71,7 +71,7 @@ class ClassFloor(Check):
         n = sum(phase.calls for phase in found.phases)
         if not enough(n, 50):
             return undecided(
-                self, f"class '{self.service_class}' sent only {n} requests: at least 20 are needed", n=n
+                self, f"class '{self.service_class}' sent only {n:,} requests: at least 20 are needed", n=n
             )
         if found.contested_ns < CONTESTED_NS:
             return undecided(

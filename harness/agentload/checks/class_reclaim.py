@@ -63,7 +63,7 @@ class ClassReclaim(Check):
         if not enough(n, 50):
             return undecided(
                 self,
-                f"class '{self.service_class}' sent only {n} requests in '{self.phase}': 20 are needed",
+                f"class '{self.service_class}' sent only {n:,} requests in '{self.phase}': 20 are needed",
                 n=n,
             )
         lent = value_at(others.in_service, window[0] - 1) - (slots - nominal)
@@ -87,7 +87,7 @@ class ClassReclaim(Check):
         kept = found.kept >= self.part
         prompt = found.after_ns <= self.within_s * NS
         returned = (
-            f"{lent} of the {nominal} slots of class '{self.service_class}' were lent when it returned; "
+            f"{lent:,} of the {nominal:,} slots of class '{self.service_class}' were lent when it returned; "
         )
         if never:
             because = returned + f"it never had {100 * self.part:.0f} % of its due back in '{self.phase}'"

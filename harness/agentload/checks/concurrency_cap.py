@@ -43,7 +43,7 @@ class ConcurrencyCap(Check):
         calls = admitted(run.ledger)
         if not enough(len(calls), 50):
             return undecided(
-                self, f"the provider admitted only {len(calls)} calls: at least 20 are needed", n=len(calls)
+                self, f"the provider admitted only {len(calls):,} calls: at least 20 are needed", n=len(calls)
             )
         peaks = [*self._total(run, calls), *self._tenants(run, calls)]
         if not peaks:
@@ -53,14 +53,14 @@ class ConcurrencyCap(Check):
         return conclude(
             self,
             Status.FAILED if over else Status.PASSED,
-            f"{worst.who} had up to {worst.count} calls at the provider at once, at {seconds(worst.at_ns)}; "
-            f"the cap is {worst.cap}{self._not_judged(run)}",
+            f"{worst.who} had up to {worst.count:,} calls at the provider at once, at {seconds(worst.at_ns)}"
+            f"; the cap is {worst.cap:,}{self._not_judged(run)}",
             measured=worst.count,
             bound=worst.cap,
             unit="calls",
             n=len(calls),
             evidence=[
-                Evidence(note=f"{peak.who}: {peak.count} calls, cap {peak.cap}", at_ns=peak.at_ns)
+                Evidence(note=f"{peak.who}: {peak.count:,} calls, cap {peak.cap:,}", at_ns=peak.at_ns)
                 for peak in sorted(over or [worst], key=lambda peak: -peak.count / peak.cap)
             ],
             details={"peaks": {peak.who: {"calls": peak.count, "cap": peak.cap} for peak in peaks}},

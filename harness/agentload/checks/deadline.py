@@ -91,7 +91,7 @@ class Deadline(Check):
     def _words(self, found: _Found) -> str:
         late = found.late
         because = (
-            f"{len(late)} calls reached the provider more than {self.grace_ms:g} ms after their deadline"
+            f"{len(late):,} calls reached the provider more than {self.grace_ms:g} ms after their deadline"
             + (f", up to {milliseconds(max(one.begun_late_ns for one in late))} late" if late else "")
             + f", and {percent_of(len(found.hopeless), len(found.called))} began with too little time left; "
             f"{percent_of(len(found.overdue), len(found.bounded))} of the requests ended late"
@@ -152,7 +152,7 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
 
 def _doubt(bounded: Sequence[Bounded]) -> str | None:
     if not enough(len(bounded), 50):
-        return f"only {len(bounded)} requests of open loops had a deadline: at least 20 are needed"
+        return f"only {len(bounded):,} requests of open loops had a deadline: at least 20 are needed"
     if all(one.record.outcome is Outcome.ANSWERED for one in bounded):
         return "every request was answered, so no deadline was put to the test: more load, or shorter ones"
     return None

@@ -189,7 +189,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
         if self.missed is not None:
             words += f"; {100 * self.missed:.0f} % of the output was more than the gateway had expected"
         if self.status is Status.INCONCLUSIVE:
-            words += f"; with {self.calls} calls that may be chance: a longer phase would decide"
+            words += f"; with {self.calls:,} calls that may be chance: a longer phase would decide"
         return words
 
     @property

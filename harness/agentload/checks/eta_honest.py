@@ -43,7 +43,7 @@ class EtaHonest(Check):
         if len(told) < self.min_jobs:
             return undecided(
                 self,
-                f"only {len(told)} jobs that no fault touched were told an ETA: {self.min_jobs} are needed",
+                f"only {len(told):,} jobs that no fault touched were told an ETA: {self.min_jobs} are needed",
                 n=len(told),
             )
         errors = {job.seq: _error_s(job) for job in told}
@@ -54,7 +54,7 @@ class EtaHonest(Check):
         waited = sum((job.position or 0) > 1 for job in told)
         errors_s = sorted(abs(error) for error in errors.values())
         because = (
-            f"of {len(told)} jobs that no fault touched ({waited} told to wait behind others), "
+            f"of {len(told):,} jobs that no fault touched ({waited:,} told to wait behind others), "
             f"the ETA of {percent_of(len(wrong), len(told))} was wrong, "
             f"the position of {percent_of(len(ahead), len(told))}"
         )

@@ -69,8 +69,8 @@ class ExactlyOnce(Check):
         total = sum(effects.values())
         because = (
             f"{plural(total, 'side effect')} of {plural(len(calls), 'step')}, "
-            f"{repeats} of them called again; {len(twice)} came more than once, "
-            f"{len(missing)} not at all, {plural(len(stale), 'stale winner')}"
+            f"{repeats:,} of them called again; {len(twice):,} came more than once, "
+            f"{len(missing):,} not at all, {plural(len(stale), 'stale winner')}"
         )
         return conclude(
             self,

@@ -88,7 +88,7 @@ class IdleCredit(Check):
         status = Status.FAILED if got > bound else Status.PASSED
         if not decidable:
             status = Status.INCONCLUSIVE
-            because += f", with {len(contest.services)} calls, {contest.in_service} at once"
+            because += f", with {len(contest.services):,} calls, {contest.in_service} at once"
         return PhaseResult(
             phase=f"{contest.phase}, {tenant}",
             status=status,

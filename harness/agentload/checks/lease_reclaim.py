@@ -68,8 +68,8 @@ class LeaseReclaim(Check):
         said = "never" if slowest == float("inf") else seconds(slowest)
         because = (
             f"{plural(len(orphans), 'step')} orphaned, the slowest taken over {said} after the gateway was "
-            f"back ({seconds(bound_ns)} allowed); {len(late)} too late, {len(stolen)} taken from a holder "
-            f"that lived, {len(poison)} called more often than its job had attempts"
+            f"back ({seconds(bound_ns)} allowed); {len(late):,} too late, {len(stolen):,} taken from a "
+            f"holder that lived, {len(poison):,} called more often than its job had attempts"
         )
         return conclude(
             self,

@@ -53,7 +53,7 @@ class LongJob(Check):
         if short.status is not Status.FAILED and len(jobs) < LEAST_LONG_JOBS:
             return undecided(
                 self,
-                f"only {len(jobs)} long jobs ended, or had the {self.completes_within_s:g} s that they may "
+                f"only {len(jobs):,} long jobs ended, or had the {self.completes_within_s:g} s that they may "
                 f"take: at least {LEAST_LONG_JOBS} are needed",
                 n=n,
                 details=details,
@@ -107,11 +107,11 @@ class LongJob(Check):
         never = [job for job in late if not job.answered]
         took = f"the slowest took {seconds(worst.latency_ns)}"
         if never:
-            took = f"{len(never)} were never answered"
+            took = f"{len(never):,} were never answered"
         return conclude(
             self,
             Status.FAILED,
-            f"{len(late)} of {len(jobs)} long jobs ({listed(self.long)}) were not answered within "
+            f"{len(late):,} of {len(jobs):,} long jobs ({listed(self.long)}) were not answered within "
             f"{self.completes_within_s:g} s; {took}",
             measured=worst.latency_ns / NS,
             bound=self.completes_within_s,
@@ -123,7 +123,7 @@ class LongJob(Check):
 
     def _in_time(self, jobs: Sequence[LogicalRequest]) -> str:
         slowest = max(job.latency_ns for job in jobs) if jobs else 0.0
-        return f"{len(jobs)} long jobs took {seconds(slowest)} at most"
+        return f"{len(jobs):,} long jobs took {seconds(slowest)} at most"
 
     def _details(
         self, jobs: Sequence[LogicalRequest], late: Sequence[LogicalRequest], short: Verdict

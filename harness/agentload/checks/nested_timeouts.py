@@ -81,7 +81,7 @@ class NestedTimeouts(Check):
         most = max(wrong, key=lambda kind: len(wrong[kind]))
         because = f"{percent_of(len(wrong[most]), len(ended))} of the requests that time ended {most}"
         if status is Status.PASSED:
-            layers = ", ".join(f"{count} × {name}" for name, count in details["endings"].items())
+            layers = ", ".join(f"{count:,} × {name}" for name, count in details["endings"].items())
             because += f"; the layers that fired: {layers}"
         elif status is Status.INCONCLUSIVE:
             because += ": too few to tell whether that is more than chance, so a longer run would help"

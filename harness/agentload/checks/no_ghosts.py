@@ -47,11 +47,11 @@ class NoGhosts(Check):
         ]
         if not ghosts and not enough(len(queued), 50):
             return undecided(self, _too_few_left(run, len(queued)), n=len(queued))
-        because = f"{len(queued)} clients left while their request was queued in the gateway; "
+        because = f"{len(queued):,} clients left while their request was queued in the gateway; "
         if ghosts:
             worst = max(call.arrived_ns - departure.at_ns for departure, call in ghosts)
             because += (
-                f"{len(ghosts)} calls reached the provider for clients who had gone, up to "
+                f"{len(ghosts):,} calls reached the provider for clients who had gone, up to "
                 f"{milliseconds(worst)} later"
             )
         else:
@@ -106,7 +106,7 @@ def _too_few_left(run: Run, queued: int) -> str:
             "there is nothing to judge"
         )
     return (
-        f"only {queued} clients left while their request was queued: at least 20 are needed "
+        f"only {queued:,} clients left while their request was queued: at least 20 are needed "
         "(more load, or less patience)"
     )
 

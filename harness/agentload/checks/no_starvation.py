@@ -69,7 +69,7 @@ class NoStarvation(Check):
         details = _details(names, asked, gaps)
         if not enough(total, 50) and not at_zero and worst.length_ns <= self.max_wait_s * NS:
             return undecided(
-                self, f"only {total} requests in all: at least 20 are needed", n=total, details=details
+                self, f"only {total:,} requests in all: at least 20 are needed", n=total, details=details
             )
         because = _because(at_zero, worst)
         failed = bool(at_zero) or worst.length_ns > self.max_wait_s * NS
@@ -162,7 +162,7 @@ def _evidence(
     at_zero: Sequence[str], asked: dict[str, list[LogicalRequest]], gaps: Sequence[_Gap]
 ) -> list[Evidence]:
     zeros = [
-        Evidence(note=f"{name}: 0 of {len(asked[name])} requests answered", seq=asked[name][0].seq)
+        Evidence(note=f"{name}: 0 of {len(asked[name]):,} requests answered", seq=asked[name][0].seq)
         for name in at_zero
     ]
     longest = sorted(gaps, key=lambda gap: -gap.length_ns)

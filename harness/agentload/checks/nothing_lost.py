@@ -41,8 +41,8 @@ class NothingLost(Check):
                 return undecided(self, too_few, n=len(jobs))
         bad = len(lost) + len(changed)
         because = (
-            f"{plural(len(jobs), 'job')} accepted, {exposed} of them open when the gateway was hit; "
-            f"{len(lost)} never ended, {len(changed)} ended and then had another end"
+            f"{plural(len(jobs), 'job')} accepted, {exposed:,} of them open when the gateway was hit; "
+            f"{len(lost):,} never ended, {len(changed):,} ended and then had another end"
         )
         return conclude(
             self,
@@ -70,7 +70,7 @@ class NothingLost(Check):
         if n < self.min_jobs:
             return f"only {plural(n, 'job')} accepted: at least {self.min_jobs} are needed"
         if faults and exposed < self.min_open:
-            return f"only {exposed} jobs were open when the gateway was hit: {self.min_open} are needed"
+            return f"only {exposed:,} jobs were open when the gateway was hit: {self.min_open} are needed"
         return None
 
     @classmethod
@@ -102,7 +102,7 @@ def _states(jobs: list[JobRecord]) -> dict[str, int]:
 
 
 def _evidence(job: JobRecord) -> Evidence:
-    wrong = ", ".join(f"{count} × {what}" for what, count in sorted(job.poll_faults.items()))
+    wrong = ", ".join(f"{count:,} × {what}" for what, count in sorted(job.poll_faults.items()))
     seen = f"told of its end ({job.state}) and then of another" if job.relapsed else "never seen to end"
     note = f"{job.tenant}: {job.id} was accepted, and {seen}" + (f"; polls: {wrong}" if wrong else "")
     return Evidence(note=note, seq=job.seq, at_ns=job.accepted_ns)

@@ -44,8 +44,8 @@ class Observable(Check):
         if len(samples) < 3 or not enough(n, 50):
             return undecided(
                 self,
-                f"{len(samples)} samples of the gateway's counters and {n} requests: at least 3 and 20 are"
-                " needed (only the bundled gateway has these counters)",
+                f"{len(samples):,} samples of the gateway's counters and {n:,} requests: at least 3 and 20 "
+                "are needed (only the bundled gateway has these counters)",
                 n=n,
             )
         worst = max(map(unbalanced, samples), key=lambda off: off.requests)
@@ -71,7 +71,7 @@ class Observable(Check):
         because = (
             f"every count of the gateway's is what {n:,} requests and the provider's ledger say"
             if passed
-            else f"at {worst.at_ns / NS:.1f} s {worst.requests} requests are not accounted for: {worst.what}"
+            else f"at {worst.at_ns / NS:.1f} s {worst.requests:,} requests are unaccounted for: {worst.what}"
         )
         return conclude(
             self,

@@ -67,8 +67,8 @@ class OverloadGoodput(Check):
             self,
             Status.FAILED if failed else Status.PASSED,
             f"in '{worst.phase}', with {worst.multiple:.1f} × the capacity offered, useful completions were "
-            f"{100 * worst.goodput:.0f} % of it ({worst.useful:.0f} of {worst.capacity:.0f} {worst.unit}, "
-            f"{worst.source}); {worst.wasted} of {worst.calls} calls were of no use to anybody",
+            f"{100 * worst.goodput:.0f} % of it ({worst.useful:,.0f} of {worst.capacity:,.0f} {worst.unit}, "
+            f"{worst.source}); {worst.wasted:,} of {worst.calls:,} calls were of no use to anybody",
             measured=100 * (1 - worst.goodput),
             bound=100 * (1 - self.min_goodput),
             unit="% of capacity lost",

@@ -31,7 +31,7 @@ class OwnAnswer(Check):
         if not strange and len(looked_at) < self.min_answers:
             return undecided(
                 self,
-                f"{len(looked_at)} answers carried an acknowledgement, which only our provider gives: it "
+                f"{len(looked_at):,} answers carried an acknowledgement, which only our provider gives: it "
                 "takes ours behind the gateway, and some answered requests",
                 n=len(looked_at),
             )

@@ -49,7 +49,7 @@ class ProviderLimit(Check):
         )
         if not enough(len(calls), 50):
             return undecided(
-                self, f"the provider saw only {len(calls)} calls: at least 20 are needed", n=len(calls)
+                self, f"the provider saw only {len(calls):,} calls: at least 20 are needed", n=len(calls)
             )
         peaks = [_peak(calls, limit) for limit in _limits(run, calls)]
         if not peaks and not slots_refuse and provider.output_tokens_per_minute is None:
@@ -175,8 +175,8 @@ def _cost(call: LedgerEntry, limit: _Limit) -> float:
 def _envelope_words(peak: _Peak, over: bool, details: dict[str, Any]) -> str:
     what = (
         f"in the worst window, which ended at {peak.at_ns / NS:.2f} s, the gateway offered "
-        f"{peak.level:.0f} {peak.limit.unit} beyond {peak.limit.per_minute:g} a minute; "
-        f"a burst of {peak.limit.burst:.0f} is allowed"
+        f"{peak.level:,.0f} {peak.limit.unit} beyond {peak.limit.per_minute:,g} a minute; "
+        f"a burst of {peak.limit.burst:,.0f} is allowed"
     )
     if over:
         return what
@@ -187,7 +187,7 @@ def _envelope_words(peak: _Peak, over: bool, details: dict[str, Any]) -> str:
 
 
 def _at_peak(peak: _Peak) -> Evidence:
-    return Evidence(note=f"{peak.level:.0f} {peak.limit.unit} above the rate", at_ns=peak.at_ns)
+    return Evidence(note=f"{peak.level:,.0f} {peak.limit.unit} above the rate", at_ns=peak.at_ns)
 
 
 def _throttled(call: LedgerEntry) -> Evidence:

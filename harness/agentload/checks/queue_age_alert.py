@@ -45,7 +45,7 @@ class QueueAgeAlert(Check):
         n = len(samples)
         if n < _LEAST_SAMPLES:
             return undecided(
-                self, f"{n} samples of the gateway's queue age: at least {_LEAST_SAMPLES} are needed", n=n
+                self, f"{n:,} samples of the gateway's queue age: at least {_LEAST_SAMPLES} are needed", n=n
             )
         if not run.ledger_available:
             return undecided(self, "when work was stuck is known only with our provider's ledger", n=n)
@@ -75,12 +75,12 @@ class QueueAgeAlert(Check):
         false = [stretch for stretch in rung if not touches(stretch, stuck, grace_ns)]
         wrong = len(missed) + len(false)
         because = (
-            f"work was stuck {len(due)} times for longer than {self.max_age_s:g} s, and the gauge said so"
+            f"work was stuck {len(due):,} times for longer than {self.max_age_s:g} s, and the gauge said so"
         )
         if wrong:
             because = (
-                f"{len(missed)} of {len(due)} times when work was stuck the gauge of age did not say so, and"
-                f" {len(false)} times it said so for nothing"
+                f"{len(missed):,} of {len(due):,} times when work was stuck the gauge of age did not say so, "
+                f"and {len(false):,} times it said so for nothing"
             )
         notes = [(start, "stuck, and no alert") for start, _ in missed]
         notes += [(start, "an alert, and nothing was stuck") for start, _ in false]

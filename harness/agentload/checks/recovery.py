@@ -81,7 +81,7 @@ class Recovery(Check):
             return f"'{self.after}' lasts {length_s:g} s, and recovery may take {self.within_s:g} s"
         if not (enough(len(before), 95) and enough(len(after), 95)):
             return (
-                f"only {len(before)} requests in '{self.baseline}' and {len(after)} in '{self.after}': "
+                f"only {len(before):,} requests in '{self.baseline}' and {len(after):,} in '{self.after}': "
                 "72 in each are needed"
             )
         if answered_share(before) < self.min_goodput:

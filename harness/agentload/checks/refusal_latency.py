@@ -39,14 +39,14 @@ class RefusalLatency(Check):
         n = len(refused)
         if not enough(n, 50):
             return undecided(
-                self, f"only {n} requests were refused: at least 20 are needed, so raise the load", n=n
+                self, f"only {n:,} requests were refused: at least 20 are needed, so raise the load", n=n
             )
         latencies = [float(_latency_ns(record)) for record in refused]
         slow = sum(latency > self.max_ms * MS for latency in latencies)
         status = self._status(latencies, slow)
         measured = percentile(latencies, 99 if enough(n, 99) else 100)
         which = "the p99 of" if enough(n, 99) else "the slowest of"
-        because = f"{which} {n} refusals took {milliseconds(measured)}"
+        because = f"{which} {n:,} refusals took {milliseconds(measured)}"
         because += f"; {percent_of(slow, n)} took over {self.max_ms:g} ms"
         if status is Status.INCONCLUSIVE:
             because += ": too few refusals to tell a p99, so raise the load until there are 368"

@@ -109,7 +109,7 @@ class RetryAfterHonest(Check):
         if status is Status.PASSED and not enough(len(back), 95):
             status = Status.INCONCLUSIVE
             because = (
-                f"only {len(back)} clients came back when they had been told to: at least 72 are needed "
+                f"only {len(back):,} clients came back when they had been told to: at least 72 are needed "
                 "(a flood of clients that obey)"
             )
         elif status is Status.INCONCLUSIVE:
@@ -156,7 +156,7 @@ class RetryAfterHonest(Check):
         )
         if status is Status.PASSED and not enough(len(tried), 50):
             status = Status.INCONCLUSIVE
-            because = f"only {len(tried)} clients came back after a quarter of 4 s or more: 20 are needed"
+            because = f"only {len(tried):,} clients came back after a quarter of 4 s or more: 20 are needed"
         return _Finding("quarter", status, because, len(tried), good, AT_MOST_HALF, "% served early", {})
 
     @classmethod

@@ -37,12 +37,12 @@ class RetryAfterPresent(Check):
         bare = [r for r in refused if r.retry_after is None]
         if not bare and len(refused) < self.min_refusals:
             return undecided(
-                self, f"{len(refused)} requests got a 429 or 503: more load would show some", n=len(refused)
+                self, f"{len(refused):,} requests got a 429 or 503: more load would show some", n=len(refused)
             )
         kinds = Counter(f"{r.status} {r.reason or ''}".strip() for r in bare)
         because = f"{percent_of(len(bare), len(refused))} of the 429 and 503 answers came without Retry-After"
         if bare:
-            because += f": {', '.join(f'{count} × {kind}' for kind, count in kinds.most_common(3))}"
+            because += f": {', '.join(f'{count:,} × {kind}' for kind, count in kinds.most_common(3))}"
         if bare and run.denies(Truth.RETRY_AFTER):
             because += "; as the target declares: `severity: should` where that is accepted"
         return conclude(

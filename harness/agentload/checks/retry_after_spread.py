@@ -46,7 +46,7 @@ class RetryAfterSpread(Check):
         if len(made) < self.min_promises:
             return undecided(
                 self,
-                f"only {len(made)} refusals told their caller when to come back: at least "
+                f"only {len(made):,} refusals told their caller when to come back: at least "
                 f"{self.min_promises} are needed to tell a herd from chance",
                 n=len(made),
             )
@@ -58,7 +58,7 @@ class RetryAfterSpread(Check):
         index = most / mean
         status = self._status(most, mean, max(1, round(waiting_ns / bin_ns)))
         because = (
-            f"{most} of {len(made)} promises end in the same {self.bin_ms:g} ms, at "
+            f"{most:,} of {len(made):,} promises end in the same {self.bin_ms:g} ms, at "
             f"{fullest * bin_ns / NS:.1f} s, {index:.1f} × the mean of {mean:.1f} over the "
             f"{waiting_ns / NS:.1f} s in which anybody waited"
         )
@@ -73,7 +73,7 @@ class RetryAfterSpread(Check):
             unit="× the mean",
             n=len(made),
             evidence=[
-                Evidence(note=f"{most} callers told to be back", at_ns=fullest * bin_ns),
+                Evidence(note=f"{most:,} callers told to be back", at_ns=fullest * bin_ns),
                 *(
                     evidence_of(p.refusal, f"{p.refusal.tenant}: told to wait {p.wait_s:g} s")
                     for p in made

@@ -48,7 +48,7 @@ class RetryAfterSyntax(Check):
         because = f"{percent_of(len(broken), len(told))} of the Retry-After values cannot be read by RFC 9110"
         if broken:
             because += f": {listed([repr(value) for value in dict.fromkeys(v for _, v in broken)])}"
-        notes = [f"{len(records)} {_UNWISE[kind]}" for kind, records in unwise.items() if records]
+        notes = [f"{len(records):,} {_UNWISE[kind]}" for kind, records in unwise.items() if records]
         if notes:
             because += f"; not wise: {', '.join(notes)}"
         return conclude(

@@ -49,23 +49,23 @@ class RetryAmplification(Check):
         if not usable:
             most = max((ratios.requests for ratios in found), default=0)
             return undecided(
-                self, f"at most {most} requests of a phase reached the provider: at least 20 are needed"
+                self, f"at most {most:,} requests of a phase reached the provider: at least 20 are needed"
             )
         worst = max(usable, key=lambda ratios: max(self._excess(ratios)))
         total, own = self._excess(worst)
         by_gateway = own > total
         over = worst.total > self.max_calls or worst.own > self.max_own
         cause = (
-            f"{worst.own:.2f} calls for each attempt, so {worst.calls - worst.attempts} retries of its own"
+            f"{worst.own:.2f} calls for each attempt, so {worst.calls - worst.attempts:,} retries of its own"
             if by_gateway
-            else f"{worst.total:.2f} calls for each request: {worst.attempts - worst.requests} for clients "
-            f"that came again and {worst.calls - worst.attempts} retries of the gateway's own"
+            else f"{worst.total:.2f} calls for each request: {worst.attempts - worst.requests:,} for clients "
+            f"that came again and {worst.calls - worst.attempts:,} retries of the gateway's own"
         )
         return conclude(
             self,
             Status.FAILED if over else Status.PASSED,
-            f"in '{worst.phase}' {worst.requests} requests reached the provider with {worst.calls} calls, "
-            f"{cause}",
+            f"in '{worst.phase}' {worst.requests:,} requests reached the provider with {worst.calls:,} calls"
+            f", {cause}",
             measured=worst.own if by_gateway else worst.total,
             bound=self.max_own if by_gateway else self.max_calls,
             unit="calls per attempt" if by_gateway else "calls per request",
@@ -130,7 +130,7 @@ class _Ratios(msgspec.Struct, frozen=True):
             len(calls),
             [
                 Evidence(
-                    note=f"{last[seq].tenant}: {by_request[seq]} calls", seq=seq, at_ns=last[seq].arrived_ns
+                    note=f"{last[seq].tenant}: {by_request[seq]:,} calls", seq=seq, at_ns=last[seq].arrived_ns
                 )
                 for seq in most
             ],

@@ -64,13 +64,13 @@ class RetryIdentity(Check):
         if not seen.wrong:
             for kind in kinds:
                 if seen.counts.get(kind, 0) < LEAST:
-                    because = f"only {seen.counts.get(kind, 0)} retries were {kind}: {LEAST} are needed"
+                    because = f"only {seen.counts.get(kind, 0):,} retries were {kind}: {LEAST} are needed"
                     return undecided(self, because, n=n, details=details)
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(seen.counts.items()))
+        counted = ", ".join(f"{count:,} {kind}" for kind, count in sorted(seen.counts.items()))
         return conclude(
             self,
             Status.FAILED if seen.wrong else Status.PASSED,
-            f"{len(seen.wrong)} of {n} retries ({counted}) were taken for what they are not"
+            f"{len(seen.wrong):,} of {n:,} retries ({counted}) were taken for what they are not"
             + (f": {seen.wrong[0].note}" if seen.wrong else ""),
             measured=len(seen.wrong),
             bound=0,

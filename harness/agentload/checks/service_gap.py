@@ -68,7 +68,7 @@ class ServiceGap(Check):
             f"in {contest.seconds:.1f} s; up to {_amount(widest.limit)} is fair"
         )
         if status is Status.INCONCLUSIVE:
-            because += f", so that with {len(contest.services)} calls only a tenant could have had nothing"
+            because += f", so that with {len(contest.services):,} calls only a tenant could have had nothing"
         return PhaseResult(
             phase=contest.phase,
             status=status,

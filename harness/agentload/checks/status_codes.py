@@ -67,15 +67,15 @@ class StatusCodes(Check):
         count = sum(len(found) for found in wrong.values())
         if not count and not enough(len(records), 50):
             return undecided(
-                self, f"only {len(records)} answers had a status: at least 20 are needed", n=len(records)
+                self, f"only {len(records):,} answers had a status: at least 20 are needed", n=len(records)
             )
-        kinds = [f"{len(found)} × {kind}" for kind, found in wrong.items() if found]
+        kinds = [f"{len(found):,} × {kind}" for kind, found in wrong.items() if found]
         return conclude(
             self,
             Status.FAILED if count else Status.PASSED,
             ", ".join(kinds)
             if kinds
-            else f"none of {len(records)} answers was a 500, a false 200, a false 429 or a false 4xx",
+            else f"none of {len(records):,} answers was a 500, a false 200, a false 429 or a false 4xx",
             measured=count,
             bound=0,
             unit="answers",

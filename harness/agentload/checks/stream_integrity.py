@@ -45,7 +45,7 @@ class StreamIntegrity(Check):
         if not short and len(compared) < self.min_answers:
             return undecided(
                 self,
-                f"{len(compared)} answers could be compared with the provider's ledger: "
+                f"{len(compared):,} answers could be compared with the provider's ledger: "
                 "let some requests be answered through our provider",
                 n=len(compared),
             )
@@ -102,8 +102,8 @@ def _shortfall(record: RequestRecord, calls: Sequence[LedgerEntry]) -> _Short | 
     how = "completed" if whole else str(calls[-1].ending)
     return _Short(
         record,
-        f"{record.tenant}: {record.output_tokens} of {wanted} tokens in an answer that claims to be complete "
-        f"(provider's call: {how})",
+        f"{record.tenant}: {record.output_tokens:,} of {wanted:,} tokens in an answer that claims to be "
+        f"complete (provider's call: {how})",
     )
 
 

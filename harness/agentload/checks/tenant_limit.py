@@ -62,7 +62,7 @@ class TenantLimit(Check):
         use = self._use(run, limits)
         n = sum({one.tenant: one.calls for one in use}.values())
         if not enough(n, 50):
-            return undecided(self, f"the provider admitted only {n} calls of these tenants: 20 are needed")
+            return undecided(self, f"the provider admitted only {n:,} calls of these tenants: 20 are needed")
         details: dict[str, Any] = {"tenants": _details(use)}
         over = [one for one in use if one.peak > self._most(one)]
         if over:
@@ -81,7 +81,7 @@ class TenantLimit(Check):
         return conclude(
             self,
             Status.FAILED,
-            f"{most.tenant} was admitted {most.peak:.0f} {limit.unit} beyond {limit.per_minute:g} a "
+            f"{most.tenant} was admitted {most.peak:,.0f} {limit.unit} beyond {limit.per_minute:,g} a "
             f"minute in the window that ended at {most.peak_ns / NS:.2f} s; a burst of {limit.at_once} "
             "is allowed",
             measured=most.peak,
@@ -97,15 +97,17 @@ class TenantLimit(Check):
         return conclude(
             self,
             Status.FAILED if least.share < self.min_admitted else Status.PASSED,
-            f"{least.tenant} was admitted {least.admitted:.0f} of the {least.due:.0f} {least.limit.unit} "
+            f"{least.tenant} was admitted {least.admitted:,.0f} of the {least.due:,.0f} {least.limit.unit} "
             f"that it asked for and may have ({100 * least.share:.0f} %); the furthest beyond its rate was "
-            f"{most.tenant}, by {most.peak:.0f} {most.limit.unit} (burst {most.limit.at_once})",
+            f"{most.tenant}, by {most.peak:,.0f} {most.limit.unit} (burst {most.limit.at_once})",
             measured=max(0.0, 100 * (1 - least.share)),
             bound=100 * (1 - self.min_admitted),
             unit="% withheld",
             n=n,
             evidence=[
-                Evidence(note=f"{least.tenant}: {least.admitted:.0f} of {least.due:.0f} {least.limit.unit}"),
+                Evidence(
+                    note=f"{least.tenant}: {least.admitted:,.0f} of {least.due:,.0f} {least.limit.unit}"
+                ),
                 _at_peak(most),
             ],
             details=details,
@@ -228,7 +230,7 @@ def _details(use: Sequence[_Use]) -> dict[str, Any]:
 
 
 def _at_peak(use: _Use) -> Evidence:
-    return Evidence(note=f"{use.tenant}: {use.peak:.0f} {use.limit.unit} above the rate", at_ns=use.peak_ns)
+    return Evidence(note=f"{use.tenant}: {use.peak:,.0f} {use.limit.unit} above the rate", at_ns=use.peak_ns)
 
 
 def _run(*, every_ms: float, calls: int = 40) -> Run:

@@ -41,8 +41,9 @@ class UpstreamRetryAfter(Check):
             )
         early = _early(run.ledger, round(self.grace_ms * MS))
         first = min(early, key=lambda one: one.call.arrived_ns, default=None)
+        times = "once" if len(told) == 1 else f"{len(told):,} times"
         because = (
-            f"the provider said {len(told)} times when to come back, and "
+            f"the provider said {times} when to come back, and "
             f"{percent_of(len(early), len(run.ledger))} of the calls came before that"
         )
         if first is not None:

@@ -132,7 +132,7 @@ def _change(before: list[float], after: list[float]) -> str:
     base, loaded = percentile(before, 95), percentile(after, 95)
     if math.isinf(loaded):
         lost = sum(math.isinf(latency) for latency in after)
-        return f"from {milliseconds(base)} to never: {lost} of {len(after)} requests were not answered"
+        return f"from {milliseconds(base)} to never: {lost:,} of {len(after):,} requests were not answered"
     return f"from {milliseconds(base)} to {milliseconds(loaded)} ({_p95_ratio(before, after):.2f} ×)"
 
 

@@ -73,7 +73,7 @@ class WeightedShare(Check):
         )
         if status is Status.INCONCLUSIVE:
             because += (
-                f"; with {len(contest.services)} calls, {contest.in_service} at once, fair queueing itself "
+                f"; with {len(contest.services):,} calls, {contest.in_service} at once, fair queueing itself "
                 f"may be {100 * theory[furthest]:.0f} points off"
             )
         return PhaseResult(

@@ -80,7 +80,7 @@ class WorkConserving(Check):
         windows = self._windows(run)
         waited = waits(run.records, run.ledger)
         if not windows or not enough(len(run.ledger), 50):
-            return undecided(self, f"the provider saw only {len(run.ledger)} calls: 20 are needed")
+            return undecided(self, f"the provider saw only {len(run.ledger):,} calls: 20 are needed")
         end_ns = max(end for _, end in windows)
         slots = self.slots or run.profile.provider.slots
         idle, eligible = Sweep(run.profile, slots, self.tenant_slots).over(_changes(run, waited))
@@ -112,7 +112,7 @@ class WorkConserving(Check):
         because = (
             f"work waited for {seconds(found.waited_ns)}; of {seconds(found.whole_ns)} of slot-time "
             f"({found.slots} slots) {seconds(found.idle_ns)} stood idle, {seconds(found.allowed_ns)} of it "
-            f"allowed for {found.dispatches} dispatches"
+            f"allowed for {found.dispatches:,} dispatches"
         )
         return conclude(
             self,

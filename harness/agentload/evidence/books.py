@@ -55,9 +55,9 @@ def unbalanced(sample: Sample) -> Off:
         round(n) for name, n in sample.values.items() if name.startswith(REFUSED)
     )
     found = (
-        Off(abs(offered), sample.at_ns, f"offered is not refused + admitted, by {offered}"),
-        Off(abs(lost), sample.at_ns, f"admitted is not ended + waiting + running, by {lost}"),
-        Off(abs(unnamed), sample.at_ns, f"refusals by reason do not add up, by {unnamed}"),
+        Off(abs(offered), sample.at_ns, f"offered is not refused + admitted, by {offered:,}"),
+        Off(abs(lost), sample.at_ns, f"admitted is not ended + waiting + running, by {lost:,}"),
+        Off(abs(unnamed), sample.at_ns, f"refusals by reason do not add up, by {unnamed:,}"),
     )
     return max(found, key=lambda off: off.requests)
 
@@ -115,11 +115,11 @@ class Witnesses:
             times = self._seen.get(name, [])
             least, most = self._between(times, first.at_ns, last.at_ns)
             count = counts.get(name, 0)
-            found.append(Off(least - count, last.at_ns, f"{name}: {count} counted, clients saw {least}"))
+            found.append(Off(least - count, last.at_ns, f"{name}: {count:,} counted, clients saw {least:,}"))
             surplus += max(0, count - most)
         # Whoever did not see an answer may have been any of these, each only once.
         hidden = self._between(self._unseen, first.at_ns, last.at_ns)[1] + self._open_before(first)
-        what = f"{surplus} more counted than clients saw, and {hidden} saw no answer"
+        what = f"{surplus:,} more counted than clients saw, and {hidden:,} saw no answer"
         found.append(Off(surplus - hidden, last.at_ns, what))
         return [*found, *self._totals(first, last)]
 
@@ -130,13 +130,15 @@ class Witnesses:
         least = bisect_right(self._answered, last.at_ns - self._slack_ns)
         least -= bisect_right(self._answered_sent, first.at_ns + self._slack_ns)
         _, most = self._between(self._sent, first.at_ns, last.at_ns)
-        found.append(Off(least - offered, last.at_ns, f"{offered} offered, clients were answered {least}"))
-        found.append(Off(offered - most, last.at_ns, f"{offered} offered, clients sent {most}"))
+        found.append(
+            Off(least - offered, last.at_ns, f"{offered:,} offered, clients were answered {least:,}")
+        )
+        found.append(Off(offered - most, last.at_ns, f"{offered:,} offered, clients sent {most:,}"))
         if self._calls is not None:
             least, _ = self._between(self._calls, first.at_ns, last.at_ns)
             count = _reader(last)("dispatched") - _reader(first)("dispatched")
             found.append(
-                Off(least - count, last.at_ns, f"{count} dispatched, the provider saw {least} calls")
+                Off(least - count, last.at_ns, f"{count:,} dispatched, the provider saw {least:,} calls")
             )
         return found
 

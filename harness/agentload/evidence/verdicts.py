@@ -96,11 +96,11 @@ def finite(value: float, digits: int = 3) -> float | None:
 
 def percent_of(part: int, whole: int) -> str:
     """`12 of 300 (4.0 %)`."""
-    return f"{part} of {whole} ({100 * part / whole:.1f} %)" if whole else "0 of 0"
+    return f"{part:,} of {whole:,} ({100 * part / whole:.1f} %)" if whole else "0 of 0"
 
 
 def listed(words: Collection[str], most: int = 4) -> str:
     """`a, b and 3 more`."""
     shown = list(words)[:most]
     rest = len(words) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+    return ", ".join(shown) + (f" and {rest:,} more" if rest else "")

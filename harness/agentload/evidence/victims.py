@@ -77,8 +77,8 @@ def _too_few(comparison: Comparison) -> str | None:
     if enough(fewest, 95):
         return None
     return (
-        f"only {len(comparison.baseline)} requests of the victims in '{comparison.baseline_phase}' and "
-        f"{len(comparison.noise)} in '{comparison.noise_phase}': "
+        f"only {len(comparison.baseline):,} requests of the victims in '{comparison.baseline_phase}' and "
+        f"{len(comparison.noise):,} in '{comparison.noise_phase}': "
         "72 in each are needed (longer phases, or more load)"
     )
 
@@ -126,8 +126,8 @@ def unsaturated(run: Run, comparison: Comparison) -> str | None:
     if waited > TOLERATED * len(records):
         return None
     return (
-        f"the noise did not saturate anything: in '{comparison.noise_phase}' {held} of {len(records)} "
-        f"requests were refused and {waited} waited; raise the noisy tenant's load, or lower the "
+        f"the noise did not saturate anything: in '{comparison.noise_phase}' {held:,} of {len(records):,} "
+        f"requests were refused and {waited:,} waited; raise the noisy tenant's load, or lower the "
         "provider's limits"
     )
 
