@@ -173,7 +173,7 @@ class RecentShares:
 
 
 def plain_line(progress: Progress) -> str:
-    """`15.0 s noise: 1,203 sent, 290 in flight; answered 702, refused 211; waiting 250 …`: what is zero is left out."""
+    """`15.0 s noise: 1,203 sent, 29 in flight; answered 702, refused 211; waiting 250 …`, no zeros."""
     tenants = progress.get("tenants", {}).values()
     named = {name: _total(tenants, key) for name, key in _COUNTS.items()}
     parts = [
