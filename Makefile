@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LITELLM := .venv-litellm
 
-.PHONY: demo test check unit live litellm bench selftest golden wheel clean
+.PHONY: demo test check style mypy pyright contracts unit live litellm bench selftest golden wheel clean
 
 demo: $(VENV)/.runtime  ## install, then the main job: one tenant floods, do the quiet ones notice?
 	$(BIN)/agentload run noisy-neighbor
@@ -14,11 +14,20 @@ test: $(STAMP) check  ## everything CI runs: what measures real processes has th
 	$(BIN)/python -m pytest -m "live and not slow"
 	$(BIN)/python -m pytest -m "not live and not slow" -n 2
 
-check: $(STAMP)  ## style, types, import contracts
+check: $(STAMP)  ## style, types, import contracts; two at a time
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target style mypy pyright contracts
+
+style: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(STAMP)
 	$(BIN)/mypy
+
+pyright: $(STAMP)
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)  ## the quick tests alone

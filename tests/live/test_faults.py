@@ -147,7 +147,7 @@ def test_somebodys_gateway_is_not_touched_unless_its_file_says_so(tmp_path: Path
     assert "faults[1]: gateway-pause happens to a process: say which in the target file" in done.stderr
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_ends_during_a_pause_leaves_nothing_behind(tmp_path: Path, how: signal.Signals) -> None:
     faults = ["--set", "faults.1.at_s=1.5", "--set", "faults.1.seconds=6", "--set", "faults.2.at_s=0.5"]
     process = subprocess.Popen(

@@ -68,6 +68,7 @@ def test_unmarked_calls_make_attribution_inconclusive_and_the_mend_is_said(tmp_p
     assert "of own (Unmarked): does their code put `marked(self, …)` of agentload.locust around each" in said
 
 
+@pytest.mark.slow
 def test_users_that_send_nothing_prove_nothing(tmp_path: Path) -> None:
     users = f"{USERS}\n\nclass Broken(User):\n    @task\n    def ask(self) -> None:\n        raise KeyError\n"
     code, output = run(tmp_path, text=PROFILE.replace("class: Quick", "class: Broken"), users=users)

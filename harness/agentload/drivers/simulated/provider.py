@@ -8,7 +8,8 @@ be broken off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from agentload.drivers.simulated.gateway import Exchange, UpstreamEvent
 from agentload.drivers.simulated.invariants import Watch
