@@ -10,9 +10,9 @@ LITELLM := .venv-litellm
 demo: $(VENV)/.runtime  ## install, then the main job: one tenant floods, do the quiet ones notice?
 	$(BIN)/agentload run noisy-neighbor
 
-test: $(STAMP) check  ## everything CI runs: what measures real processes has the machine to itself, then the rest on two cores
-	$(BIN)/python -m pytest -m "live and not slow"
-	$(BIN)/python -m pytest -m "not live and not slow" -n 2
+test: $(STAMP) check  ## everything CI runs: what measures has the machine to itself, then the rest on two cores
+	$(BIN)/python -m pytest tests/live
+	$(BIN)/python -m pytest --ignore tests/live -n 2
 
 check: $(STAMP)  ## style, types, import contracts; two at a time
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target style mypy pyright contracts
