@@ -105,7 +105,13 @@ def test_a_command_ends_with_us_and_so_does_what_it_has_started(
         str(tmp_path / "gw.yaml"),
     ]
     agentload = subprocess.Popen(
-        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        words,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # Under `nohup` SIGHUP is ignored, and a child inherits that.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509
     )
     wait_until((tmp_path / "pid").exists)
     agentload.send_signal(number)
