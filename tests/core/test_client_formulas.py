@@ -5,7 +5,6 @@ Each table was printed by the named version of the package, with random() = 0.5 
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,25 +12,11 @@ import pytest
 from agentload import behaviours
 from agentload.behaviours import Attempt, Behaviour
 from agentload.client.http_fields import retry_after_hint
-from agentload.model import Arrival, Job, Outcome, Spec
+from agentload.model import Outcome, Spec
+from client_formulas import ARRIVAL, Half
 
 EPOCH_S = 1_767_225_600.0
 SOON, PAST = "Thu, 01 Jan 2026 00:00:07 GMT", "Wed, 31 Dec 2025 23:59:50 GMT"
-ARRIVAL = Arrival(
-    seq=1,
-    tenant="app",
-    service_class="standard",
-    phase="load",
-    due_ns=0,
-    job=Job(input_tokens=24, output_tokens=8, declared_output_tokens=48),
-)
-
-
-class Half(Random):
-    """Always the middle."""
-
-    def random(self) -> float:
-        return 0.5
 
 
 def made(kind: str, **params: Any) -> Behaviour:

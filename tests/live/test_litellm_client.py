@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +15,8 @@ import pytest
 from agentload import behaviours
 from agentload.behaviours import Attempt
 from agentload.client.http_fields import retry_after_hint
-from agentload.model import Arrival, Job, Outcome, Spec
+from agentload.model import Outcome, Spec
+from client_formulas import ARRIVAL, Half
 from fake_provider.marker import decode_ack
 from gateway_scene import CHAT, NEVER, Gateway, Provider, gateway, provider
 from process_facts import wait_until
@@ -176,23 +176,6 @@ def refusals(full: Gateway) -> int:
 
 
 # --------------------------------------------------------------------------- the behaviour `litellm-router`
-
-
-ARRIVAL = Arrival(
-    seq=1,
-    tenant="app",
-    service_class="standard",
-    phase="load",
-    due_ns=0,
-    job=Job(input_tokens=24, output_tokens=8, declared_output_tokens=48),
-)
-
-
-class Half(Random):
-    """Always the middle, as in the script."""
-
-    def random(self) -> float:
-        return 0.5
 
 
 def formula_s(headers: Mapping[str, str], number: int, now_s: float = 0.0) -> float:

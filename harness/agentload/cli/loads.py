@@ -161,7 +161,7 @@ def gate(
 ) -> None:
     """Run several profiles as one gate for CI.
 
-    One summary, one junit.xml, one exit code. All bundled profiles together take about seven minutes.
+    One summary, one junit.xml, one exit code. All bundled profiles together take a quarter of an hour.
     """
     from agentload import gate as gates
     from agentload import run as composition

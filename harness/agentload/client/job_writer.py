@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from agentload import __version__
-from agentload.client.request_writer import chat_body, idempotency_key, marker_of
+from agentload.client.request_writer import chat_body, idempotency_key, marker_of, plain_head
 from agentload.model import NS, Arrival, JobOrder, JobStep, ToolUse
 from agentload.targets import Target
 
@@ -78,21 +77,8 @@ class JobWriter:
             ("Idempotency-Key", idempotency_key(self._run, arrival)),
             ("X-Deadline-Ms", str(deadline_ms(arrival, order, now_ns))),
         ]
-        return self._head("POST", PATH, arrival, own) + body
+        return plain_head(self._target, "POST", PATH, arrival, own) + body
 
     def poll(self, arrival: Arrival, job_id: str) -> bytes:
         """The whole GET. Raises ProfileError when an environment variable is missing."""
-        return self._head("GET", f"{PATH}/{job_id}", arrival, [])
-
-    def _head(self, method: str, path: str, arrival: Arrival, own: list[tuple[str, str]]) -> bytes:
-        target = self._target
-        fields = [
-            ("Host", target.authority),
-            ("User-Agent", f"agentload/{__version__}"),
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-            *own,
-            *target.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow, 0),
-        ]
-        lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
-        return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+        return plain_head(self._target, "GET", f"{PATH}/{job_id}", arrival)

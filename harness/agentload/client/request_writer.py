@@ -6,6 +6,8 @@ a tenant's requests have in common is put into words once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentload import __version__
 from agentload.client.logical import AttemptStart
 from agentload.flavours import openai_chat
@@ -72,15 +74,7 @@ class RequestWriter:
 
     def write_poll(self, arrival: Arrival, path: str) -> bytes:
         """A question after work that a request has begun. Raises as `write` does."""
-        target = self._target
-        fields = [
-            ("Host", target.authority),
-            ("User-Agent", f"agentload/{__version__}"),
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-            *target.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow, 0),
-        ]
-        return f"GET {path} HTTP/1.1\r\n{_lines(fields)}\r\n".encode("latin-1")
+        return plain_head(self._target, "GET", path, arrival)
 
     def _write_head(self, kind: _Kind) -> tuple[str, str]:
         """Up to the length of the body, and after it."""
@@ -99,6 +93,24 @@ class RequestWriter:
             self._heads.clear()
         head = self._heads[kind] = (before_length, f"\r\n{_lines(standing)}")
         return head
+
+
+def plain_head(
+    target: Target, method: str, path: str, arrival: Arrival, own: Sequence[tuple[str, str]] = ()
+) -> bytes:
+    """The head of a request that is answered in JSON, in the name of the arrival's tenant; `own` is its own.
+
+    Raises ProfileError when an environment variable is missing (see `Target.check_tenants`).
+    """
+    fields = [
+        ("Host", target.authority),
+        ("User-Agent", f"agentload/{__version__}"),
+        ("Accept", "application/json"),
+        ("Accept-Encoding", "identity"),
+        *own,
+        *target.standing_headers(arrival.tenant, arrival.service_class, arrival.job.workflow, 0),
+    ]
+    return f"{method} {path} HTTP/1.1\r\n{_lines(fields)}\r\n".encode("latin-1")
 
 
 def _lines(fields: list[tuple[str, str]]) -> str:
