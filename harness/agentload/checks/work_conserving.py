@@ -26,6 +26,7 @@ from agentload.evidence.startable import UNLIMITED, Change, Sweep
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
 from agentload.evidence.verdicts import conclude, finite, milliseconds, seconds, undecided
+from agentload.evidence.widths import Widths
 from agentload.model import NS, Evidence, Outcome, Run, Status, Verdict
 from agentload.promises import SAID_BY, Truth
 from fake_provider.config import ProviderConfig
@@ -44,11 +45,13 @@ class WorkConserving(Check):
     Counted is slot-time: as many free slots as there is eligible work waiting in the gateway, less 10 ms for
     each dispatch. Work is eligible when it has waited for more than the way through the gateway, its tenant
     is below its cap (`tenant_slots`) and its class below its borrowing limit; slots that its pool keeps for
-    other classes (floors, headroom) are not free for it. Time in which the provider's own limits, replayed
-    from its ledger, or the lower ones that the gateway was told, would not have let the next call through
-    does not count, nor does a wait that the provider asked for. A gateway that is fair by leaving capacity
-    unused has only made everybody poorer. Where a target does not declare its slots, caps and classes, a
-    provider that is never idle while anything waits passes all the same; idleness then decides nothing.
+    other classes (floors, headroom) are not free for it. Where the gateway counts work units, what waits must
+    fit into those that are left, as wide as it may be at most, while no wider job has units gathered for it.
+    Time in which the provider's own limits, replayed from its ledger, or the lower ones that the gateway was
+    told, would not have let the next call through does not count, nor does a wait that the provider asked
+    for. A gateway that is fair by leaving capacity unused has only made everybody poorer. Where a target does
+    not declare its slots, caps and classes, a provider that is never idle while anything waits passes all the
+    same; idleness then decides nothing.
     """
 
     better_with = frozenset({Truth.SLOTS, Truth.TENANT_SLOTS, Truth.CLASSES, Truth.UPSTREAM})
@@ -199,16 +202,20 @@ def _may_be_a_rule(found: _Idleness, unknown: Sequence[Truth]) -> str:
 
 
 def _changes(run: Run, waited: Sequence[Wait]) -> list[Change]:
+    widths = Widths(run)
+    width = {(record.seq, record.attempt): widths.of(record) for record in run.records}
     found: list[Change] = []
     for wait in waited:
         if wait.length_ns > TRANSIT_NS:
-            found.append(Change(wait.start_ns + TRANSIT_NS, wait.tenant, 1, 0))
-            found.append(Change(wait.end_ns, wait.tenant, -1, 0))
+            key = (wait.seq, wait.attempt)
+            found.append(Change(wait.start_ns + TRANSIT_NS, wait.tenant, 1, 0, key, width[key]))
+            found.append(Change(wait.end_ns, wait.tenant, -1, 0, key, width[key]))
     for call in admitted(run.ledger):
         if call.started_ns is not None:
-            found.append(Change(call.started_ns, call.tenant, 0, 1))
+            key = (call.seq or 0, call.attempt or 0)
+            found.append(Change(call.started_ns, call.tenant, 0, 1, key, width.get(key, 0)))
             if call.ended_ns is not None:
-                found.append(Change(call.ended_ns, call.tenant, 0, -1))
+                found.append(Change(call.ended_ns, call.tenant, 0, -1, key, width.get(key, 0)))
     found.sort(key=lambda change: change.at_ns)
     return found
 

@@ -1,12 +1,15 @@
-"""How much of what waits in the gateway could have started, by the gateway's own rules: slots, caps, classes.
+"""How much of what waits in the gateway could have started, by the gateway's own rules: slots, caps, classes,
+and work units where it promises any.
 
-Seen from outside, from the clients' waits and the provider's ledger. What a job's width in work units adds to
-these rules is not: only the gateway knows its estimates.
+Seen from outside, from the clients' waits and the provider's ledger. How wide a job is only the gateway
+knows; each counts as wide as it may be at most (`agentload.evidence.widths`), so that what is called
+startable could have started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agentload.evidence.intervals import Step
@@ -24,6 +27,10 @@ class Change(NamedTuple):
     tenant: str | None
     waiting: int
     running: int
+    key: tuple[int, int] = (0, 0)
+    """(seq, attempt) of what it is."""
+    width: int = 0
+    """Micro-units that it may need, at most."""
 
 
 class Sweep:
@@ -51,7 +58,7 @@ class Sweep:
             if index + 1 < len(changes) and changes[index + 1].at_ns == change.at_ns:
                 continue
             free = UNLIMITED if self._slots is None else max(0, self._slots - self._busy)
-            startable = sum(pool.startable() for pool in self._pools) if free else 0
+            startable = sum(pool.startable(change.at_ns, free) for pool in self._pools) if free else 0
             idle.append((change.at_ns, min(free, startable)))
             eligible.append((change.at_ns, sum(pool.eligible() for pool in self._pools)))
         return idle, eligible
@@ -60,7 +67,39 @@ class Sweep:
         self._busy += change.running
         if change.tenant in self._places:
             pool, service_class = self._places[change.tenant]
-            pool.change(change.tenant, service_class, change.waiting, change.running)
+            pool.change(change, change.tenant, service_class)
+
+
+class _Line:
+    """What waits of one tenant."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[int, int], int] = {}
+        """(seq, attempt) → when it came, the oldest first."""
+        self._widths: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def change(self, change: Change) -> None:
+        """Something came, or is gone."""
+        if change.waiting > 0:
+            self._since[change.key] = change.at_ns
+        else:
+            del self._since[change.key]
+        self._widths[change.width] += change.waiting
+        if not self._widths[change.width]:
+            del self._widths[change.width]
+
+    @property
+    def widest(self) -> int:
+        """Micro-units of the widest: whoever comes first needs no more."""
+        return max(self._widths)
+
+    @property
+    def oldest_ns(self) -> int:
+        """When the oldest came."""
+        return next(iter(self._since.values()))
 
 
 class _Room:
@@ -70,44 +109,67 @@ class _Room:
         self.classes: Mapping[str, ClassShare] = pool.shares
         self._pool, self._own = pool, {} if tenant_slots else own
         self._cap = tenant_slots or pool.tenant_slots * pool.lanes_each
-        self._waiting: dict[str, int] = {}
-        self._running: dict[str, int] = {}
-        self._used = dict.fromkeys(pool.shares, 0)
+        self._lines: dict[str, dict[str, _Line]] = {name: {} for name in pool.shares}
+        """By class and tenant; empty ones are left out."""
         self._below_cap = dict.fromkeys(pool.shares, 0)
         """By class: what waits, of tenants below their caps."""
 
-    def change(self, tenant: str, service_class: str, waiting: int, running: int) -> None:
-        before = self._of(tenant)
-        self._waiting[tenant] = self._waiting.get(tenant, 0) + waiting
-        self._running[tenant] = self._running.get(tenant, 0) + running
-        self._used[service_class] += running
-        self._below_cap[service_class] += self._of(tenant) - before
+    def change(self, change: Change, tenant: str, service_class: str) -> None:
+        before = self._of(tenant, service_class)
+        if change.waiting:
+            lines = self._lines[service_class]
+            line = lines.setdefault(tenant, _Line())
+            line.change(change)
+            if not line:
+                del lines[tenant]
+        if change.running > 0:
+            self._pool.take(self.classes[service_class], tenant, change.width)
+        elif change.running < 0:
+            self._pool.release(self.classes[service_class], tenant, change.width)
+        self._below_cap[service_class] += self._of(tenant, service_class) - before
 
     def eligible(self) -> int:
         """What waits and is neither beyond its tenant's cap nor beyond its class's limit."""
-        return sum(self._within_limit(name, self._used) for name in self.classes)
+        return sum(self._within_limit(name) for name in self.classes)
 
-    def startable(self) -> int:
-        """How much of that could start at once, those first that are below their floors."""
-        used = dict(self._used)
-        for name in sorted(self.classes, key=lambda name: used[name] >= self.classes[name].floor_slots):
-            used[name] += max(0, min(self._within_limit(name, used), self._free_for(name, used)))
-        return sum(used.values()) - sum(self._used.values())
+    def startable(self, now_ns: int, most: int) -> int:
+        """How much of that could start at once, up to `most`, those first that are below their floors."""
+        started: list[tuple[ClassShare, str, int]] = []
+        by_need = sorted(self.classes.values(), key=lambda share: share.slots_used >= share.floor_slots)
+        for share, tenant, line in self._candidates(by_need):
+            width = line.widest
+            for _ in range(min(most - len(started), self._of(tenant, share.name))):
+                if width > self._pool.room(share):
+                    break
+                self._pool.take(share, tenant, width)
+                started.append((share, tenant, width))
+        for share, tenant, width in started:
+            self._pool.release(share, tenant, width)
+        return 0 if started and self._gathers(now_ns) else len(started)
 
-    def _of(self, tenant: str) -> int:
+    def _candidates(self, by_need: Sequence[ClassShare]) -> Iterator[tuple[ClassShare, str, _Line]]:
+        """Tenants with something waiting, while there is a slot for their class."""
+        for share in by_need:
+            for tenant, line in self._lines[share.name].items():
+                if self._pool.room(share) < 0:
+                    break
+                yield share, tenant, line
+
+    def _gathers(self, now_ns: int) -> bool:
+        """Whether the pool may be keeping its units for a wide job that has been passed for long enough."""
+        return any(
+            self._of(tenant, name) and line.widest > self._pool.room(self.classes[name])
+            for name, lines in self._lines.items()
+            for tenant, line in lines.items()
+            if now_ns - line.oldest_ns >= self._pool.gather_after_ns
+        )
+
+    def _of(self, tenant: str, service_class: str) -> int:
         """What of a tenant's waiting work its cap lets go."""
-        room = self._own.get(tenant, self._cap) - self._running.get(tenant, 0)
-        return max(0, min(self._waiting.get(tenant, 0), room))
+        line = self._lines[service_class].get(tenant)
+        room = self._own.get(tenant, self._cap) - self._pool.in_flight(tenant)
+        return 0 if line is None else max(0, min(len(line), room))
 
-    def _within_limit(self, name: str, used: Mapping[str, int]) -> int:
+    def _within_limit(self, name: str) -> int:
         share, wanted = self.classes[name], self._below_cap[name]
-        return wanted if share.limit is None else max(0, min(wanted, share.limit_slots - used[name]))
-
-    def _free_for(self, name: str, used: Mapping[str, int]) -> int:
-        """Slots of the pool that are neither taken nor kept for other classes, nor headroom."""
-        free = self._pool.slots - sum(used.values())
-        kept = sum(max(0, s.floor_slots - used[n]) for n, s in self.classes.items() if n != name)
-        steady = max(0, self.classes[name].steady_slots - used[name])
-        if self._pool.headroom_slots and self.classes[name].bounded:
-            return min(free - kept, max(steady, free - max(kept, self._pool.headroom_slots)))
-        return free - kept
+        return wanted if share.limit is None else max(0, min(wanted, share.limit_slots - share.slots_used))
