@@ -131,7 +131,7 @@ def test_every_request_is_recorded_once_as_the_server_counts_them(tmp_path: Path
     assert len(own) > 20
     assert {record.outcome for record in own} == {Outcome.ANSWERED}
     assert all(NS <= record.due_ns == record.sent_ns < 3.1 * NS for record in own)
-    # Two milliseconds less than the server was told: uvloop rounds its timers, and reads its clock once a turn.
+    # Two milliseconds less than the server was told: uvloop rounds timers, and reads its clock once a turn.
     assert all(record.ended_ns - record.sent_ns >= 28_000_000 for record in own)
     final = [event for event in events if isinstance(event, Progress)][-1]
     assert {tenant.tenant: (tenant.offered, tenant.in_flight) for tenant in final.tenants} == {
