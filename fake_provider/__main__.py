@@ -142,7 +142,8 @@ def _ledger_file(path: Path) -> LedgerFile:
     try:
         return LedgerFile(path)
     except OSError as error:
-        raise _Unusable(f"--ledger {path}: {error.strerror}") from None
+        because = "is a pipe that nobody reads" if error.errno == errno.ENXIO else error.strerror
+        raise _Unusable(f"--ledger {path}: {because}") from None
 
 
 def _provider(config: ProviderConfig, run: int, ledger_file: LedgerFile | None) -> Provider:

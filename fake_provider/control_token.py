@@ -6,9 +6,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from fake_provider.named_file import read_whole
+
 TOKEN_VARIABLE = "AGENTLOAD_PROVIDER_TOKEN"
 """Where it is looked for unless told otherwise; the harness looks there, too."""
 LEAST = 8
+_MAX_BYTES = 65_536
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
@@ -30,10 +33,10 @@ def read_token(environment: Mapping[str, str], variable: str | None, file: Path 
 
 def _first_line(file: Path) -> str:
     try:
-        with file.open(encoding="ascii", errors="replace") as lines:
-            return lines.readline(4_096).strip()
+        said = read_whole(file, _MAX_BYTES).decode("ascii", "replace")
     except OSError as error:
         raise TokenError(f"--token-file {file}: {error.strerror}") from None
+    return said.partition("\n")[0].strip()
 
 
 def _usable(where: str, token: str) -> str:

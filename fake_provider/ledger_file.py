@@ -30,7 +30,9 @@ class LedgerFile:
         self._encoder = msgspec.json.Encoder()
         self._lines: list[bytes] = []
         self._torn = False
-        self._fd: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # Without waiting: a pipe that nobody reads is refused (ENXIO), one whose reader is slow costs lines.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        self._fd: int | None = os.open(path, flags, 0o644)
 
     def append(self, entry: Entry) -> None:
         """An entry is final; it reaches the file with the next flush."""

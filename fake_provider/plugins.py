@@ -73,6 +73,8 @@ def _load(package: str, file: Path) -> ModuleType:
     module = sys.modules.get(name)
     if module is not None and module.__file__ == str(file):
         return module
+    if not file.is_file():  # a pipe would be waited for
+        raise LookupError(f"{file}: is no regular file")
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise LookupError(f"{file}: cannot be loaded as a Python module")

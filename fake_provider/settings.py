@@ -11,6 +11,10 @@ import yaml
 from pydantic import ValidationError
 
 from fake_provider.config import LatencyConfig, ProviderConfig
+from fake_provider.named_file import read_whole
+
+MAX_BYTES = 1_000_000
+"""Of a configuration: as of a profile."""
 
 _KNOWN = [*ProviderConfig.model_fields, *(f"latency.{name}" for name in LatencyConfig.model_fields)]
 
@@ -61,9 +65,9 @@ def _suggestion(name: str) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = yaml.safe_load(read_whole(file, MAX_BYTES).decode("utf-8-sig"))
     except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}") from None
+        raise SettingsError(f"{file}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{file}: not a text file (UTF-8)") from None
     except yaml.MarkedYAMLError as error:

@@ -109,6 +109,8 @@ class Seam(Generic[T]):
         if path.parent == package_folder:
             return importlib.import_module(f"{self.package}.{path.stem}")
         name = f"agentload_plugin_{self.noun}_{path.stem}"
+        if not path.is_file():  # a pipe would be waited for
+            raise UsageError(f"{path}: is no regular file")
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             raise UsageError(f"{path}: cannot be loaded as a Python module")

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from agentload.errors import AgentloadError, UsageError
+from fake_provider.named_file import open_regular
 
 T = TypeVar("T")
 BATCH = 1_000
@@ -105,7 +106,7 @@ def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
     Raises DamagedFileError, with the line, for a line that is damaged though others follow it.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = _whole(path).split(b"\n")
     except FileNotFoundError:
         return [], 0
     except OSError as error:
@@ -121,10 +122,16 @@ def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
     return items, 1 if torn else 0
 
 
+def _whole(path: Path) -> bytes:
+    """However large: a run's records may be. A pipe or a device in a run's folder is none of its files."""
+    with open_regular(path) as stream:
+        return stream.read()
+
+
 def count_lines(path: Path) -> int:
     """Whole lines in a file, a torn last one counted as one more. No file: 0. Raises DamagedFileError."""
     try:
-        content = path.read_bytes()
+        content = _whole(path)
     except FileNotFoundError:
         return 0
     except OSError as error:
@@ -135,7 +142,7 @@ def count_lines(path: Path) -> int:
 def read_json(path: Path, kind: type[T]) -> T:
     """A whole file. Raises DamagedFileError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(_whole(path), type=kind)
     except OSError as error:
         raise DamagedFileError(f"{path}: cannot be read: {error.strerror or error}") from error
     except msgspec.DecodeError as error:

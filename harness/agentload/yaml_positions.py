@@ -18,6 +18,7 @@ import yaml
 
 from agentload.errors import ProfileError
 from agentload.registry import did_you_mean
+from fake_provider.named_file import read_whole
 
 Path = tuple[str | int, ...]
 """A way through nested data: keys and indexes."""
@@ -176,18 +177,13 @@ class Document:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a small UTF-8 file. Raises ProfileError, one line, for anything else."""
+    """The text of a small UTF-8 file, or of a pipe that ends soon. Raises ProfileError, one line, else."""
     try:
-        with open(path, "rb") as stream:
-            raw = stream.read(_MAX_BYTES + 1)
+        raw = read_whole(path, _MAX_BYTES)
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except ValueError:
         raise ProfileError(f"{str(path)!r}: is no file name") from None
-    if len(raw) > _MAX_BYTES:
-        raise ProfileError(
-            f"{path}: is larger than {_MAX_BYTES} bytes, far more than a profile or target needs"
-        )
     if b"\0" in raw:
         raise ProfileError(f"{path}: is a binary file, not YAML")
     try:

@@ -178,7 +178,7 @@ def test_each_problem_is_one_printable_line(text: str) -> None:
 
 
 def test_a_configuration_without_end_is_refused() -> None:
-    with pytest.raises(ProfileError, match="is larger than"):
+    with pytest.raises(ProfileError, match="is a device, not a file"):
         config_file.load(Path("/dev/zero"))
 
 

@@ -20,6 +20,7 @@ SHELL = {
     "heartbeat",
     "host",
     "ledger_file",
+    "named_file",
     "openai_background",
     "server",
     "tool_endpoint",

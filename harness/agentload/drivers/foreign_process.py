@@ -10,16 +10,17 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from agentload.drivers import proc
 from agentload.drivers.heartbeat import resident_bytes
 from agentload.errors import UsageError
 from agentload.targets._process import ProcessRef
+from fake_provider.named_file import read_whole
 
 FRESH_S = 1.0
 """How long a look at who belongs to it holds: workers come and go."""
 _LISTED = 5
+_MAX_BYTES = 4_096
 _WORDS = 60
 
 
@@ -96,7 +97,7 @@ class ForeignProcess:
 
     def _written(self, path: str) -> int:
         try:
-            text = Path(path).read_text("ascii", "replace")[:32].split()
+            text = read_whole(path, _MAX_BYTES).decode("ascii", "replace")[:32].split()
         except OSError as error:
             said = (error.strerror or "").lower()
             raise UsageError(f"{self._where}: pid_file {path}: cannot be read: {said}") from None

@@ -21,8 +21,10 @@ from locust import User
 
 from agentload.errors import ProfileError
 from agentload.model import LocustUsers
+from agentload.profile.locust_section import MAX_BYTES
 from agentload.registry import did_you_mean
 from agentload.yaml_positions import on_one_line
+from fake_provider.named_file import read_whole
 
 
 def load_class(own: LocustUsers) -> Any:
@@ -63,7 +65,7 @@ def shown_path(path: Path) -> str:
 
 def _refuse_another(path: Path, expected: str) -> None:
     try:
-        content = path.read_bytes()
+        content = read_whole(path, MAX_BYTES)
     except OSError as error:
         raise ProfileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     if sha256(content).hexdigest() != expected:

@@ -26,6 +26,7 @@ from agentload.targets import is_loopback
 from agentload.targets._tls import Trust
 from agentload.targets._urls import split_url
 from fake_provider.control_token import TOKEN_VARIABLE
+from fake_provider.named_file import require_regular
 
 READY_TIMEOUT_S = 20.0
 
@@ -218,6 +219,7 @@ def _authorities(trust: Trust | None) -> ssl.SSLContext:
     """The system's (or SSL_CERT_FILE's), and the target's own; no certificate of ours is shown to anybody."""
     believed = tls.context(None)
     if trust is not None and trust.ca is not None:
+        require_regular(trust.ca, tls.MAX_BYTES)
         believed.load_verify_locations(trust.ca)
     return believed
 

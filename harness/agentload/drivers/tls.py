@@ -7,12 +7,15 @@ from typing import Any, TypeVar
 
 from agentload.errors import UsageError
 from agentload.targets._tls import Trust
+from fake_provider.named_file import require_regular
 
 _EXPIRED, _NOT_YET, _OTHER_NAME, _OTHER_ADDRESS = 10, 9, 62, 64
 _BY_NOBODY = (18, 19, 20, 21)
 """`X509_V_ERR_…` of OpenSSL's x509_vfy.h."""
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL")
 C = TypeVar("C", bound=Any)
+MAX_BYTES = 16 * 2**20
+"""Of a file of certificates: all of the usual authorities have a quarter of one MiB."""
 
 
 def context(trust: Trust | None) -> ssl.SSLContext:
@@ -22,6 +25,8 @@ def context(trust: Trust | None) -> ssl.SSLContext:
 
 def trusting(made: C, trust: Trust | None) -> C:
     """The same for a client's context that was made elsewhere (gevent has its own)."""
+    for path in () if trust is None else filter(None, (trust.ca, trust.client_cert, trust.client_key)):
+        require_regular(path, MAX_BYTES)  # OpenSSL opens it by its name, again for each context
     if trust is None or trust.ca is None:
         made.load_default_certs()
     else:
