@@ -22,6 +22,7 @@ from agentload.evidence.history import (
     without_windows,
 )
 from agentload.evidence.moved_ledger import with_ledger_moved
+from agentload.evidence.unread_gauges import unread
 from agentload.evidence.verdicts import milliseconds, seconds
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
@@ -118,6 +119,8 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
     promises = views.run.promises
     if promises is not None and is_not_asked(check.rests(), promises):
         verdict.severity = Severity.SHOULD  # shown all the same, so that nobody takes it for kept
+    if missing := unread(views.run.gauges, check.needs_samples):
+        verdict.because += f"; {missing}"
     if promises is not None and verdict.status is not Status.INCONCLUSIVE:
         verdict.because += judged_without(check.better(), promises, verdict.because)
     return verdict

@@ -466,6 +466,18 @@ class Sample(msgspec.Struct, kw_only=True):
     values: dict[str, float]
 
 
+class GaugeReadings(msgspec.Struct, kw_only=True):
+    """How often the gateway's own gauges were read during a run, and what came of it."""
+
+    where: str
+    """The page's URL."""
+    reads: int = 0
+    failed: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """Why a reading brought nothing, in words → how many did not."""
+    lacking: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """Value → how many of the other readings did not hold it."""
+
+
 class Stall(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch in which a process's heartbeat did not come: nothing measured in it can be trusted."""
 
@@ -538,6 +550,8 @@ class Run(msgspec.Struct, kw_only=True):
     """By so much the ledger's times may be off from the clients', either way; 0 where one clock told both."""
     interrupted: str | None = None
     """Why the run ended early, in words; None when it ran to its end."""
+    gauges: GaugeReadings | None = None
+    """How well the gateway's own values could be read; None where nobody read them."""
     promises: Promises | None = None
     """What somebody's gateway is known to promise; `profile` is then as it says. None: the profile is what
     the gateway was told, as of the bundled one."""

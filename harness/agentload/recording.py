@@ -236,6 +236,7 @@ class Recording:
     def _stop_samplers(self) -> None:
         for sampler in self._samplers:
             sampler.stop()
+            self.manifest.gauges = sampler.readings if sampler.gauge.where else None
             if sampler.trouble is not None:
                 screen.warn(self.console, sampler.trouble)
 

@@ -30,6 +30,7 @@ from agentload.errors import UsageError
 from agentload.model import (
     NS,
     Distribution,
+    GaugeReadings,
     GeneratorHealth,
     JobRecord,
     LedgerEntry,
@@ -100,6 +101,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Why the run has no ledger, in words, where there is more to say than that it died."""
     provider_clock: ClockAlignment | None = None
     """Of a provider with another monotonic clock than ours; the ledger is on the run's clock already."""
+    gauges: GaugeReadings | None = None
+    """How well the gateway's own values could be read; None where nobody read them, or before the end."""
     interrupted: str | None = None
     scale: dict[str, Any] | None = None
     """By what the profile was scaled, and why; None: it was not."""
@@ -316,6 +319,7 @@ def load(path: Path) -> Run:
         no_ledger_because=manifest.no_ledger_because,
         clock_uncertainty_ns=0 if manifest.provider_clock is None else manifest.provider_clock.uncertainty_ns,
         interrupted=_interrupted(manifest, recovered),
+        gauges=manifest.gauges,
         promises=promises,
         meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples + torn_jobs + torn_tools},
     )

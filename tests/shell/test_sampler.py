@@ -6,13 +6,21 @@ import socket
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 
+from agentload import plan, rundir
+from agentload.checks.queue_age_alert import QueueAgeAlert
 from agentload.client.metrics_page import read_page
 from agentload.drivers.gauges import Gauge, OwnGauge, Reading
 from agentload.drivers.sampler import Sampler
-from agentload.model import Sample
+from agentload.errors import UnreachableError
+from agentload.evidence.unread_gauges import unread
+from agentload.judge import judge
+from agentload.model import GaugeReadings, Sample, Spec
+from agentload.rundir import RunDir
 
 NONSENSE = [
     b"[]", b'"x"', b"null", b'{"now_ns": "x"}', b'{"now_ns": null}', b"[" * 100_000, b"\xff", b"",
@@ -44,7 +52,7 @@ def read(gauge: Gauge, resident: int = 0) -> tuple[list[Sample], int]:
     sampler = Sampler(gauge, "gateway", 0, lambda: 5, kept.append, lambda: resident)
     sampler.read()
     gauge.close()
-    return kept, sampler.misses
+    return kept, sum(sampler.readings.failed.values())
 
 
 @pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
@@ -59,6 +67,8 @@ def test_a_reading_is_kept() -> None:
 
 
 class Broken:
+    where, names = "http://gw/metrics", ()
+
     def read(self) -> Reading:
         raise ValueError
 
@@ -110,3 +120,54 @@ def test_a_page_is_read_by_its_series(
 def test_what_is_no_page_is_said_so(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
         read_page(body, {"waiting": "up"})
+
+
+class FailsLater:
+    """Ten readings, of which the last two lack a value; then nothing but refusals."""
+
+    where, names = "http://gw/metrics", ("waiting", "oldest_age_s")
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self) -> Reading:
+        self.reads += 1
+        if self.reads > 10:
+            raise UnreachableError(f"the target's metrics at {self.where}: answers 503")
+        return Reading({"waiting": 1.0} if self.reads > 8 else {"waiting": 1.0, "oldest_age_s": 1.0})
+
+    def close(self) -> None: ...
+
+
+def test_a_page_that_fails_in_the_middle_is_told_with_its_url_and_answer() -> None:
+    sampler = Sampler(FailsLater(), "gateway", 0, lambda: 5, lambda _: None)
+    for _ in range(10):
+        sampler.read()
+    of_age = "2 of 10 readings of http://gw/metrics are missing (2 × holds no oldest_age_s)"
+    assert sampler.trouble == of_age
+    assert unread(sampler.readings, ["waiting"]) is None
+    for _ in range(30):
+        sampler.read()
+    refused = "30 of 40 readings of http://gw/metrics are missing (30 × answers 503)"
+    assert unread(sampler.readings, ["waiting"]) == refused
+    assert unread(sampler.readings, ["resident_bytes"]) is None
+
+
+def test_a_verdict_says_why_it_rests_on_few_readings() -> None:
+    _, run = QueueAgeAlert.too_few()
+    both = (Spec(kind="queue-age-alert"), Spec(kind="status-codes"))
+    run.profile = run.profile.model_copy(update={"checks": both})
+    run.gauges = GaugeReadings(where="http://gw/metrics", reads=100, failed={"answers 503": 90})
+    of_age, of_status = judge(run)
+    assert of_age.because.endswith("; 90 of 100 readings of http://gw/metrics are missing (90 × answers 503)")
+    assert "readings" not in of_status.because
+    run.gauges.failed["answers 503"] = 10
+    assert "are missing" not in judge(run)[0].because
+
+
+def test_it_is_read_back_with_the_run(tmp_path: Path) -> None:
+    _, run = QueueAgeAlert.example()
+    manifest = rundir.manifest_of(run.profile, plan.draw(run.profile, 1), "live", datetime(2026, 1, 1))
+    manifest.gauges = GaugeReadings(where="http://gw/metrics", reads=2, lacking={"waiting": 1})
+    RunDir(tmp_path).save(run, manifest)
+    assert rundir.load(tmp_path).gauges == manifest.gauges

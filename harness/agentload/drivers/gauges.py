@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 from agentload.client.metrics_page import read_page
@@ -29,6 +29,11 @@ class Reading(NamedTuple):
 class Gauge(Protocol):
     """Anything that can be read again and again."""
 
+    where: str
+    """Its URL, as messages of `read` say it; empty where it has none."""
+    names: Sequence[str]
+    """Values that every reading should hold."""
+
     def read(self) -> Reading:
         """Raises ValueError or UnreachableError for what is no reading."""
         ...
@@ -39,14 +44,17 @@ class Gauge(Protocol):
 class OwnGauge:
     """`GET /debug/queue` of the bundled gateway: a flat JSON object, dated by its `now_ns`."""
 
+    names: Sequence[str] = ()
+
     def __init__(self, url: str) -> None:
+        self.where = url
         self._line, self._path = Line(url, "the gateway"), _path(url)
 
     def read(self) -> Reading:
         """Raises as `Gauge.read`."""
         reply = self._line.call("GET", self._path, bounds=BOUNDS)
         if reply.status != 200:
-            raise ValueError(f"answered {reply.status}")
+            raise UnreachableError(f"the gateway at {self.where}: answers {reply.status}")
         return _own_reading(reply.body)
 
     def close(self) -> None:
@@ -60,14 +68,15 @@ class PageGauge:
         """Of a target that has `metrics`."""
         assert target.metrics is not None
         self._series: Mapping[str, str] = target.metrics.series
-        self._url = url = target.metrics.url
+        self.names: Sequence[str] = tuple(self._series)
+        self.where = url = target.metrics.url
         self._line, self._path = Line(url, "the target's metrics", target.trust), _path(url)
 
     def read(self) -> Reading:
         """Raises as `Gauge.read`."""
         reply = self._line.call("GET", self._path, bounds=BOUNDS)
         if reply.status != 200:
-            raise UnreachableError(f"the target's metrics at {self._url}: {_answered(reply.status)}")
+            raise UnreachableError(f"the target's metrics at {self.where}: {_answered(reply.status)}")
         return Reading(read_page(reply.body, self._series))
 
     def close(self) -> None:
@@ -76,6 +85,9 @@ class PageGauge:
 
 class NoGauge:
     """A target of which only the process is known."""
+
+    where = ""
+    names: Sequence[str] = ()
 
     def read(self) -> Reading:
         """Nothing, always."""

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from agentload.drivers.gauges import BOUNDS, Gauge
 from agentload.errors import UnreachableError
-from agentload.model import Sample
+from agentload.evidence.unread_gauges import unread
+from agentload.model import GaugeReadings, Sample
 
 Clock = Callable[[], int]
 PART_OF_A_PROCESSOR = 0.1
@@ -35,7 +36,7 @@ class Sampler(threading.Thread):
         self.gauge, self.source, self.t0_ns, self.clock, self.keep = gauge, source, t0_ns, clock, keep
         self.resident_bytes = resident_bytes
         self.interval_s = 0.1
-        self.reads = self.misses = 0
+        self.readings = GaugeReadings(where=gauge.where)
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -55,22 +56,35 @@ class Sampler(threading.Thread):
     @property
     def trouble(self) -> str | None:
         """What the user should know of it, once it has stopped."""
-        if self.misses * 10 <= self.reads:
-            return None
-        return f"{self.misses} of {self.reads} readings of the gateway's own values failed"
+        return unread(self.readings, self.gauge.names or ("",))
 
     def read(self) -> None:
         """Once."""
         before_ns = self.clock()
-        self.reads += 1
+        self.readings.reads += 1
         try:
             values, at_ns = self.gauge.read()
-        except (UnreachableError, ValueError, OverflowError):
-            self.misses += 1
+        except (UnreachableError, ValueError, OverflowError) as error:
+            _count(self.readings.failed, _why(error, self.gauge.where))
             values, at_ns = {}, None
+        else:
+            for name in self.gauge.names:
+                if name not in values:
+                    _count(self.readings.lacking, name)
         at_ns = (before_ns + self.clock()) // 2 if at_ns is None else at_ns
         resident = self.resident_bytes()
         if resident:
             values["resident_bytes"] = float(resident)
         if values:
             self.keep(Sample(at_ns=at_ns - self.t0_ns, source=self.source, values=values))
+
+
+def _count(counts: dict[str, int], what: str) -> None:
+    counts[what] = counts.get(what, 0) + 1
+
+
+def _why(error: Exception, where: str) -> str:
+    """Few and short: never what the page said."""
+    if isinstance(error, UnreachableError):
+        return str(error).partition(f"{where}: ")[2] or str(error)
+    return "is no page of metrics"
