@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pydantic_core import PydanticUndefined
 
-from agentload.checks import SEAM, Check, TenantRef, references
+from agentload.checks import SEAM, Check, Need, TenantRef, references
 from agentload.evidence.history import LogicalRequest, latencies_ns, logical_requests
 from agentload.evidence.statistics import percentile
 from agentload.evidence.verdicts import milliseconds
@@ -55,6 +55,8 @@ def _needs(kind: type[Check]) -> list[str]:
         needs.append("  provider calls that can be traced to their requests (99 % of them)")
     needs += [f"  of somebody's gateway, {' or '.join(_said(kind.rests_on))}"] if kind.rests_on else []
     needs += [f"  for a part of it, {', '.join(_said(kind.better_with))}"] if kind.better_with else []
+    if Need.HEALTH_PAGE in kind.needs:
+        needs.append("  of somebody's gateway, health in its target file; without, no run fails for it")
     if kind.zero_tolerance:
         needs.append("  nothing else for a failure: it stands even in a run that is void for measuring")
     return needs or ["  only what clients see"]

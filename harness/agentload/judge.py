@@ -12,7 +12,7 @@ from functools import cached_property
 
 from pydantic import ValidationError
 
-from agentload.checks import Check, PhaseRef, WithoutLedger, make, references
+from agentload.checks import Check, Need, PhaseRef, WithoutLedger, make, references
 from agentload.errors import UsageError
 from agentload.evidence.history import (
     counted_phases,
@@ -117,7 +117,8 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
     verdict = _judge_what_there_is(spec.kind, check, views)
     verdict.check, verdict.severity = spec.kind, check.severity
     promises = views.run.promises
-    if promises is not None and is_not_asked(check.rests(), promises):
+    pageless = Need.HEALTH_PAGE in check.needs and not views.run.health_page
+    if pageless or (promises is not None and is_not_asked(check.rests(), promises)):
         verdict.severity = Severity.SHOULD  # shown all the same, so that nobody takes it for kept
     if missing := unread(views.run.gauges, check.needs_samples):
         verdict.because += f"; {missing}"

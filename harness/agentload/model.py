@@ -459,7 +459,7 @@ class ToolRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Sample(msgspec.Struct, kw_only=True):
-    """A gauge reading: `source` is gateway, provider or generator; `values` are numbers, units last."""
+    """A reading: `source` is gateway (its gauges) or health (its page); `values` are numbers, units last."""
 
     at_ns: int
     source: str
@@ -548,6 +548,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Why there is none, in words; empty when it was lost with the run's process."""
     clock_uncertainty_ns: int = 0
     """By so much the ledger's times may be off from the clients', either way; 0 where one clock told both."""
+    health_page: bool = True
+    """False where a target's file names none: nobody asked it, and no check may expect an answer."""
     interrupted: str | None = None
     """Why the run ended early, in words; None when it ran to its end."""
     gauges: GaugeReadings | None = None

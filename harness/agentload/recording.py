@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from agentload import rundir, screen, targets
+from agentload import checks, rundir, screen, targets
 from agentload.caps import MAX_ANSWER_BYTES
 from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import protocol, target_probe
@@ -19,6 +19,7 @@ from agentload.drivers.foreign_hand import ForeignHand
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.gauges import Gauge, OwnGauge, gauge_of, missing_series
 from agentload.drivers.health import reassess, without_silent_users
+from agentload.drivers.health_watch import HealthWatch
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.provider_control import ProviderLedger, ProviderTakenError, token_of
@@ -64,6 +65,7 @@ class Recording:
         self._drive_with = drive
         self._interrupted: str | None = None
         self._samplers: list[Sampler] = []
+        self._health: HealthWatch | None = None
         self._process: ForeignProcess | None = None
         self._gauges: dict[str, float] = {}
         self._user_errors: dict[str, int] = {}
@@ -191,6 +193,7 @@ class Recording:
                 self.folder.write_manifest(self.manifest)
                 stage.faults.begin(event.t0_ns)
                 self._sample(stage, event.t0_ns, samples)
+                self._watch_health(stage, event.t0_ns, samples)
             case protocol.Progress():
                 self.view.update(self._shown(event))
             case protocol.WorkerLost():
@@ -233,7 +236,18 @@ class Recording:
         sampler.start()
         self._samplers.append(sampler)
 
+    def _watch_health(self, stage: Stage, t0_ns: int, samples: rundir.JsonLines) -> None:
+        """Where a check wants to know, and there is a page to be asked."""
+        target = targets.bundled(stage.gateway_url) if stage.gateway_url else self.prepared.target
+        wanted = checks.Need.HEALTH_PAGE in checks.needs_of(self.prepared.profile.checks)
+        if target is None or target.health is None or not wanted:
+            return
+        self._health = HealthWatch(target, t0_ns, time.monotonic_ns, samples.append)
+        self._health.start()
+
     def _stop_samplers(self) -> None:
+        if self._health is not None:
+            self._health.stop()
         for sampler in self._samplers:
             sampler.stop()
             self.manifest.gauges = sampler.readings if sampler.gauge.where else None

@@ -318,6 +318,7 @@ def load(path: Path) -> Run:
         ledger_available=manifest.ledger_available and (manifest.finished or recovered),
         no_ledger_because=manifest.no_ledger_because,
         clock_uncertainty_ns=0 if manifest.provider_clock is None else manifest.provider_clock.uncertainty_ns,
+        health_page="host" not in manifest.target or manifest.target.get("health") is not None,
         interrupted=_interrupted(manifest, recovered),
         gauges=manifest.gauges,
         promises=promises,

@@ -274,6 +274,16 @@ def test_what_the_profile_must_decide_and_will_not_makes_three() -> None:
     assert code(told(), said_here) is ExitCode.PASSED, "the profile says the limit itself"
 
 
+def test_a_target_without_a_health_page_is_not_asked_for_one() -> None:
+    pageless = msgspec.structs.replace(SOUND, health_page=False)
+    assert chance("health-probe", pageless) == (
+        Chance.NO,
+        "needs health in the target file; no run fails for it",
+    )
+    assert chance("health-probe", SOUND) == (Chance.YES, "")
+    assert code(pageless, asks(Spec(kind="health-probe"))) is ExitCode.PASSED
+
+
 def test_what_can_only_fail_without_our_ledger_makes_three() -> None:
     foreign = msgspec.structs.replace(SOUND, external=True, calls=(), upstream_keys=None)
     fails_only = next(

@@ -177,7 +177,14 @@ def test_colours_can_be_told_from_the_background(scheme: str) -> None:
 def test_every_proof_is_a_figure_and_most_checks_have_one() -> None:
     drawn = {figure.id for figure in figures.draw(report_run.result(False).summary)}
     assert set(figures.PROOFS.values()) <= drawn
-    without = {"own-answer", "stream-integrity", "bounded-memory", "observable", "queue-age-alert"}
+    without = {
+        "own-answer",
+        "stream-integrity",
+        "bounded-memory",
+        "observable",
+        "queue-age-alert",
+        "health-probe",
+    }
     without |= {"nothing-lost", "exactly-once", "lease-reclaim", "eta-honest"}
     assert set(checks.SEAM.names()) - set(figures.PROOFS) <= without
 

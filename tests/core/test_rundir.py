@@ -43,6 +43,20 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     assert judge.judge(again) == judge.judge(run)
 
 
+@pytest.mark.parametrize(
+    ("target", "known"),
+    [({}, True), ({"host": "h", "health": "/healthz"}, True), ({"host": "h", "health": None}, False)],
+    ids=["bundled", "named", "not named"],
+)
+def test_a_folder_says_whether_a_health_page_was_asked(
+    tmp_path: Path, target: dict[str, Any], known: bool
+) -> None:
+    folder = saved(tmp_path / "run")
+    manifest = json.loads(folder.manifest_path.read_bytes())
+    folder.manifest_path.write_text(json.dumps(manifest | {"target": target}))
+    assert rundir.load(folder.path).health_page is known
+
+
 def test_folders_are_named_after_profile_and_time_and_never_used_twice(tmp_path: Path) -> None:
     first, second, third = (RunDir.create("my/own profile", NOW, reports=tmp_path) for _ in range(3))
     assert first.path.name == "my-own-profile-20260102-030405"

@@ -14,6 +14,7 @@ import pytest
 
 from agentload import behaviours, rundir
 from agentload.errors import ExitCode
+from agentload.evidence.health_samples import STATUS, TOOK_S, samples_of
 from agentload.faults import fault_windows
 from agentload.model import NS, CallEnding, Outcome, RequestRecord, Run
 from process_facts import wait_until
@@ -37,7 +38,7 @@ tenants:
       - {share: 0.5, kind: quitter, leave_s: 0.05}
       - {share: 0.25, kind: quitter, leave_tokens: 3}
       - {share: 0.25, kind: openai-sdk, timeout_s: 20, retry_budget: 0.1}
-checks: [own-answer]
+checks: [own-answer, {health-probe: {severity: should}}]   # too short for its ten probes
 faults:
   - {kind: slots-cut, phase: cut, to: 2}
   - {kind: gateway-pause, at_s: 1, seconds: 0.6}
@@ -74,6 +75,17 @@ def test_the_run_goes_on_to_its_end(run: Run) -> None:
     assert run.interrupted is None
     assert run.health.scheduled == run.health.issued
     assert [fault.kind for fault in run.profile.faults] == ["slots-cut", "gateway-pause", "gateway-kill"]
+
+
+def test_the_health_page_is_asked_once_a_second_and_answers_but_for_the_kill_and_the_pause(run: Run) -> None:
+    probes = [(one.at_ns, one.values[STATUS], one.values[TOOK_S]) for one in samples_of(run.samples)]
+    assert 6 <= len(probes) <= 9
+    killed, paused = window(run, "gateway-kill"), window(run, "gateway-pause")
+    for at_ns, status, took_s in probes:
+        if killed[0] <= at_ns < killed[1] + 3 * NS:  # and until the new process listens
+            continue
+        assert status == 200
+        assert took_s > 0.2 if paused[0] <= at_ns < paused[1] - 0.3 * NS else took_s < 1
 
 
 def test_the_provider_has_fewer_slots_from_the_right_moment_to_the_right_moment(run: Run) -> None:

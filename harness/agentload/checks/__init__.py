@@ -8,7 +8,7 @@ cannot fail: `agentload explain CHECK` prints it and a test judges it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
@@ -51,6 +51,7 @@ class Need(StrEnum):
     FIRST_TOKENS = "streams that come piece by piece"
     JOBS = "durable jobs (POST /v1/jobs)"
     GATEWAY_FAULTS = "a gateway that may be killed"
+    HEALTH_PAGE = "a health page that the target file names"
     ACKNOWLEDGEMENT = "answers that say whose they are, as only our provider's do"
 
 
@@ -130,6 +131,11 @@ SEAM: Seam[Check] = Seam(__name__, Check)
 def make(spec: Spec) -> Check:
     """The check a profile asked for. Raises UsageError or pydantic.ValidationError."""
     return SEAM.get(spec.kind).model_validate(spec.params)
+
+
+def needs_of(specs: Iterable[Spec]) -> frozenset[Need]:
+    """What the checks of a profile need, all together. Raises UsageError for one that there is not."""
+    return frozenset(need for spec in specs for need in SEAM.get(spec.kind).needs)
 
 
 def references(check: type[Check]) -> Iterator[tuple[str, type[TenantRef] | type[PhaseRef]]]:

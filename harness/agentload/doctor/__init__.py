@@ -127,6 +127,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             gauges_named=_gauges_named(target),
             metrics_trouble=trouble,
             promises=as_declared(profile, target.to_dict())[1],
+            health_page=target.health is not None,
             can_be_killed=target.process is not None and target.process.restart is not None,
         )
 

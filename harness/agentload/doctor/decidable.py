@@ -56,7 +56,8 @@ def own_prospects(profile: Profile, seen: Seen) -> list[Prospect]:
 
 def _own(name: str, check: Check, seen: Seen) -> Prospect:
     found = _prospect(name, type(check), check.rests(), check.better(), seen)
-    asked = seen.promises is None or not is_not_asked(check.rests(), seen.promises)
+    pageless = Need.HEALTH_PAGE in check.needs and not seen.health_page
+    asked = not pageless and (seen.promises is None or not is_not_asked(check.rests(), seen.promises))
     open_end = found.chance is Chance.NO or found.because == _FAILS_ONLY
     lacking = open_end and asked and check.severity is Severity.MUST
     return msgspec.structs.replace(found, decides=not lacking)
@@ -218,6 +219,10 @@ def _may_be_killed(seen: Seen) -> _Special:
     return None if seen.can_be_killed else (Chance.NO, "needs process.restart in the target file")
 
 
+def _has_health_page(seen: Seen) -> _Special:
+    return None if seen.health_page else (Chance.NO, "needs health in the target file; no run fails for it")
+
+
 _NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
     Need.REFUSALS: _needs_refusals,
     Need.RETRY_AFTER: _needs_promises,
@@ -225,5 +230,6 @@ _NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
     Need.FIRST_TOKENS: _sees_first_tokens,
     Need.JOBS: _has_jobs,
     Need.GATEWAY_FAULTS: _may_be_killed,
+    Need.HEALTH_PAGE: _has_health_page,
     Need.ACKNOWLEDGEMENT: _only_ours,
 }

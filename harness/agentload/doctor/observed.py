@@ -92,6 +92,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Why its metrics cannot be read at all, as a run would end with it."""
     can_be_killed: bool = False
     """Its owner has said how it is started again."""
+    health_page: bool = True
+    """Whether its target file names one."""
     promises: Promises | None = None
     """What it is declared to promise; None: just what the profile says."""
 

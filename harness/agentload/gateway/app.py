@@ -92,7 +92,8 @@ class Pages:
 
     async def healthz(self, _: Request) -> Response:
         """Alive: the loop turns."""
-        return Response(b"ok\n", media_type="text/plain")
+        ailment = self._driver.core.ailment()
+        return Response(f"{ailment or 'ok'}\n", 503 if ailment else 200, media_type="text/plain")
 
     async def readyz(self, _: Request) -> Response:
         """Ready: not shutting down, and not every upstream call fails."""

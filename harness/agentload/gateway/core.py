@@ -135,6 +135,13 @@ class GatewayCore:
             return wakeup if timer is None else timer
         return min(timer, wakeup)
 
+    def ailment(self) -> str | None:
+        """Why whoever watches this process should start it anew, in words; None: it is alive.
+
+        It is while it answers. Load is no reason, whatever waits: readiness and refusals speak of that.
+        """
+        return None
+
     def answer_to(self, failure: Failure) -> Answer:
         """The answer to a call that passes no admission (GET /v1/models) and has failed."""
         return answers.of_failure(

@@ -229,6 +229,7 @@ def bundled(url: str) -> Target:
         port=address.port,
         path=api_path(address.path, "/chat/completions"),
         templates=(("X-Tenant", "{tenant}"),),
+        health="/healthz",
     )
 
 

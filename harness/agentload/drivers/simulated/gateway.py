@@ -94,6 +94,14 @@ class Inquiry(Protocol):
     def cut(self, reason: str, /) -> None: ...
 
 
+class Examination(Protocol):
+    """One request for the health page."""
+
+    def hear(self, status: int, /) -> None: ...
+
+    def cut(self, reason: str, /) -> None: ...
+
+
 class Upstream(Protocol):
     """Who takes the calls."""
 
@@ -178,6 +186,13 @@ class SimulatedGateway:
             self._send(inquiry.cut, REFUSED)
         elif not self.hold(self.ask, inquiry) and self.jobs is not None:
             self.jobs.ask(inquiry)
+
+    def examine(self, examination: Examination) -> None:
+        """A request for the health page has come in."""
+        if not self._alive:
+            self._send(examination.cut, REFUSED)
+        elif not self.hold(self.examine, examination):
+            self._send(examination.hear, 503 if self.core.ailment() else 200)
 
     def adopt(self, exchange: Exchange) -> None:
         """A call to the provider that no client waits for: a job's."""

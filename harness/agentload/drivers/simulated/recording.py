@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from agentload import behaviours
+from agentload import behaviours, checks
 from agentload.drivers import health
 from agentload.drivers.simulated.client import Demand
 from agentload.drivers.simulated.network import Timing
@@ -59,6 +59,7 @@ class Recording:
             parts=parts,
             timing=timing,
             trouble=Trouble(provider=provider_faults(profile), gateway=gateway_acts(profile)),
+            health_page=checks.Need.HEALTH_PAGE in checks.needs_of(profile.checks),
         )
 
     def record(self) -> Run:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agentload.drivers.simulated.client import Clients, Demand
 from agentload.drivers.simulated.digest import EventLog
 from agentload.drivers.simulated.gateway_faults import GatewayFaults
+from agentload.drivers.simulated.health_watch import HealthWatch
 from agentload.drivers.simulated.invariants import InvariantError, NoWatch, Watch
 from agentload.drivers.simulated.job_clients import JobClients, Keepers
 from agentload.drivers.simulated.jobs import SimulatedJobs
@@ -65,8 +66,12 @@ class World:
         parts: Parts | None = None,
         timing: Timing | None = None,
         trouble: Trouble | None = None,
+        health_page: bool = False,
     ) -> None:
-        """`run`: the number in markers, 0..65535. Raises UsageError for a policy that does not exist."""
+        """`run`: the number in markers, 0..65535. `health_page`: ask for the gateway's once a second, too.
+
+        Raises UsageError for a policy that does not exist.
+        """
         sinks, parts, timing = sinks or Sinks(), parts or Parts(), timing or Timing()
         config = parts.gateway_config(gateway)
         self.kernel = kernel = Kernel()
@@ -91,6 +96,7 @@ class World:
         )
         self.clients.front = self.gateway
         self.gateway.upstream = self.provider
+        self._health = HealthWatch(kernel, timing, self.gateway, sinks.sample) if health_page else None
         self.tools = ToolDesk(run)
         """The fake tools' ledger."""
         if isinstance(front, JobsFront):
@@ -124,6 +130,8 @@ class World:
         """To the end: every request has ended, or the drain is over. Raises InvariantError."""
         if self.timing.sample_ns:
             self.kernel.at(self.timing.sample_ns, self._sample, None, OBSERVE)
+        if self._health is not None:
+            self._health.begin()
         self.clients.begin()
         if not self._stopping:
             self.kernel.run(self._until_ns)
