@@ -299,6 +299,8 @@ class Recording:
             incomplete = UnreachableError("the provider no longer answers: its ledger is incomplete")
             self.ended_by = self.ended_by or incomplete
             self.manifest.interrupted = self.manifest.interrupted or incomplete.lines[0]
+            if not stage.has_own_ledger:
+                self._without_ledger(incomplete, "the provider was lost, and its ledger with it")
         if dropped := raw.counts.get("entries_dropped", 0):
             full = f"it was full, and {dropped:,} calls are missing: raise provider.max_ledger_entries"
             self._without_ledger(InconclusiveError(f"the provider's ledger: {full}"), full)

@@ -137,6 +137,26 @@ def test_two_runs_want_one_provider(tmp_path: Path) -> None:
     assert rundir.load(folders[0] / "run").ledger == []
 
 
+@pytest.mark.slow
+def test_a_provider_elsewhere_that_is_killed_ends_the_run(tmp_path: Path) -> None:
+    """Long before the load would have ended; what was sent until then is reported, and its ledger is not."""
+    with ProviderProcess() as provider:
+        run = run_of(tmp_path, "--provider", provider.url, "--out", "run", seconds=600, faults="")
+        try:
+            records = tmp_path / "run" / "records.jsonl"
+            wait_until(lambda: records.exists() and records.stat().st_size > 2_000, 40)
+            provider.process.kill()
+            code, output = finish(run)
+        finally:
+            run.kill()
+            run.wait()
+    assert code == ExitCode.UNREACHABLE, output
+    assert f"the provider was lost during the run: the provider's control at {provider.url}" in output
+    lost = rundir.load(tmp_path / "run")
+    assert lost.no_ledger_because == "the provider was lost, and its ledger with it"
+    assert len(lost.records) > 20
+
+
 def take(control: ProviderControl) -> None:
     run = control.health()["run"]
     while control.health()["run"] == run:

@@ -164,7 +164,8 @@ def take(control: ProviderControl, run: int) -> None:
 
 def test_a_watch_gives_a_silent_provider_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provider_watch, "EVERY_S", 0.01)
-    monkeypatch.setattr(provider_watch, "HOLD_S", 0.1)
+    monkeypatch.setattr(provider_watch, "AGAIN_S", 0.01)
+    monkeypatch.setattr(provider_watch, "LOST_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with control_of(url) as control:
@@ -172,6 +173,35 @@ def test_a_watch_gives_a_silent_provider_some_time(monkeypatch: pytest.MonkeyPat
         watch.start()
         wait_until(lambda: watch.problem is not None)
     assert str(watch.problem).startswith("the provider was lost during the run: the provider's control at")
+
+
+class Hiccups(ProviderControl):
+    """Every other word gets lost."""
+
+    words = 0
+
+    def hold(self, run: int, seconds: float) -> None:
+        self.words += 1
+        if self.words % 2:
+            raise UnreachableError("no answer within 5 s")
+        super().hold(run, seconds)
+
+
+def test_a_watch_forgives_one_word_that_got_lost_again_and_again(
+    provider: ProviderProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EVERY_S", "AGAIN_S", "LOST_S"):
+        monkeypatch.setattr(provider_watch, name, 0.001)
+    with probe.client() as http:
+        control = Hiccups(http, provider.url)
+        control.begin(1, {})
+        watch = ProviderWatch(control, 1)
+        watch.start()
+        wait_until(lambda: control.words > 6 or not watch.is_alive())
+        watch.stop()
+        watch.join()
+        ProviderControl(http, provider.url).hold(1, 0)
+    assert watch.problem is None
 
 
 # ---------------------------------------------------------------------------------- another host's clock

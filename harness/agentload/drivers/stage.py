@@ -178,6 +178,11 @@ class Stage:
         return self._our_provider.tools()
 
     @property
+    def has_own_ledger(self) -> bool:
+        """Whether what the provider wrote down by itself is here, which outlives it: not of one elsewhere."""
+        return self._raw_ledger.exists()
+
+    @property
     def _raw_ledger(self) -> Path:
         return self.folder / "logs" / "provider-ledger.jsonl"
 
