@@ -395,7 +395,7 @@ class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     deadline_ns: int
     """By when it must have ended."""
     key: str
-    """The idempotency key of every POST."""
+    """The idempotency key of every POST; empty: the target names no field for one, so that none was sent."""
     steps: int
     max_attempts: int | None = None
     """Failed deliveries that the client allowed."""
@@ -426,6 +426,8 @@ class JobRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """Failed deliveries, as the gateway says."""
     deliveries: int = 0
     """Steps begun, as the gateway says."""
+    shown_ns: int | None = None
+    """When a poll showed it for the last time as one that has not ended."""
     polls: int = 0
     poll_faults: dict[str, int] = {}
     """Polls that went wrong, by status or transport error."""

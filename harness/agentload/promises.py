@@ -32,6 +32,7 @@ class Truth(StrEnum):
     MAX_REQUEST_TOKENS = "largest request"
     JOBS = "durable jobs"
     JOB_LEASES = "leases of jobs"
+    JOB_ETAS = "ETAs of jobs"
 
 
 SAID_BY: Mapping[Truth, str] = {
@@ -52,6 +53,7 @@ SAID_BY: Mapping[Truth, str] = {
     Truth.MAX_REQUEST_TOKENS: "max_request_tokens",
     Truth.JOBS: "jobs",
     Truth.JOB_LEASES: "jobs.lease_s",
+    Truth.JOB_ETAS: "jobs",
 }
 """The key below `declares:` of a target file by which each is said (`fairness` beside the weights)."""
 WITHOUT: Mapping[str, tuple[Truth, ...]] = {
@@ -69,7 +71,9 @@ WITHOUT: Mapping[str, tuple[Truth, ...]] = {
     "max_attempts": (Truth.MAX_ATTEMPTS,),
     "idempotency_keys": (Truth.IDEMPOTENCY_KEYS,),
     "max_request_tokens": (Truth.MAX_REQUEST_TOKENS,),
-    "jobs": (Truth.JOBS, Truth.JOB_LEASES),
+    "jobs": (Truth.JOBS, Truth.JOB_LEASES, Truth.JOB_ETAS),
+    "job_leases": (Truth.JOB_LEASES,),
+    "job_etas": (Truth.JOB_ETAS,),
 }
 """What a target may list below `declares.without`: it makes no such promise."""
 DENIED_BY: Mapping[Truth, str] = {
@@ -79,9 +83,10 @@ DENIED_BY: Mapping[Truth, str] = {
     Truth.RETRY_AFTER: "retry_after: false",
     Truth.IDEMPOTENCY_KEYS: "idempotency_keys: false",
     Truth.JOBS: "jobs: false",
-    Truth.JOB_LEASES: "jobs: false",
 }
 """How a target says that it makes no such promise, in the shortest way."""
+_OF_JOBS = frozenset({Truth.JOB_LEASES, Truth.JOB_ETAS})
+"""Who has no jobs has none of these."""
 
 
 class Promises(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +100,11 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True):
     """A request of more, prompt and declared output together, is refused for good."""
     where: str = "a target file"
     """Where more could be said."""
+
+
+def denial(truth: Truth, promises: Promises) -> str:
+    """How this target says that it makes no such promise, which it denies."""
+    return DENIED_BY[Truth.JOBS if truth in _OF_JOBS and Truth.JOBS in promises.denied else truth]
 
 
 def is_not_asked(truths: Iterable[Truth], promises: Promises) -> bool:
@@ -121,7 +131,7 @@ def judged_without(truths: Iterable[Truth], promises: Promises, said: str) -> st
 def undeclared(truths: Iterable[Truth], promises: Promises) -> str:
     """One sentence: what a check rests on and the target does not say, and where to say it."""
     missing = [truth for truth in Truth if truth in set(truths)]
-    denied = [DENIED_BY[truth] for truth in missing if truth in promises.denied]
+    denied = [denial(truth, promises) for truth in missing if truth in promises.denied]
     if denied:
         return f"the target declares `{denied[0]}`: there is no promise that could be kept or broken"
     nouns = " and no ".join(missing)

@@ -82,6 +82,15 @@ def told(*known: Truth, no: Truth | None = None) -> Seen:
     return msgspec.structs.replace(SOUND, promises=promises)
 
 
+def polled(*known: Truth, **more: Any) -> Seen:
+    """The sound gateway as one that is asked after its work."""
+    promises = Promises(known=frozenset({Truth.JOBS, Truth.JOB_ETAS, *known}))
+    return msgspec.structs.replace(SOUND, **({"promises": promises, "asks_after": True} | more))
+
+
+POLLED = polled()
+
+
 def finding(about: str, of: Seen) -> Finding:
     [found] = [one for one in findings(of) if one.about == about]
     return found
@@ -133,6 +142,8 @@ def test_every_check_there_is_has_a_prospect() -> None:
         ("client leaves", left_with(ended_ns=1_590_000_000), Grade.NOTE, "goes on for 590 ms (completed)"),
         ("client leaves", left_with(ended_ns=None), Grade.NOTE, "still open"),
         ("client leaves", left_with(ended_ns=900_000_000), Grade.NOTE, "cannot be told"),
+        ("posted again", POLLED, Grade.NOTE, "no idempotency key is named (jobs.key)"),
+        ("posted again", polled(job_key="X-Key"), Grade.GOOD, "by its X-Key"),
         ("refusals", seen(refused(5, retry_after=None)), Grade.NOTE, "Retry-After 1 × missing"),
         ("refusals", seen(asked(Kind.BURST, "flood", 5)), Grade.NOTE, "none in a burst of 2"),
         ("refusals", seen(calls=(*CALLS, call(1, 5, status=429))), Grade.GOOD, "the provider's own"),
@@ -174,6 +185,17 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("provider-limit", told(no=Truth.UPSTREAM), Chance.YES, ""),
         ("victim-goodput", told(), Chance.YES, ""),
         ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
+        ("nothing-lost", POLLED, Chance.YES, ""),
+        ("exactly-once", POLLED, Chance.YES, ""),
+        ("exactly-once", polled(calls=(call(None, None), *CALLS[1:])), Chance.NO, "marker gets lost"),
+        ("exactly-once", polled(external=True), Chance.NO, "provider is somebody else's"),
+        ("lease-reclaim", POLLED, Chance.NO, "what the target file declares"),
+        ("lease-reclaim", polled(Truth.JOB_LEASES), Chance.NO, "process.restart"),
+        ("lease-reclaim", polled(Truth.JOB_LEASES, can_be_killed=True), Chance.YES, ""),
+        ("eta-honest", POLLED, Chance.NO, "jobs.eta_s says where one stands"),
+        ("eta-honest", polled(asked=(asked(eta=True),)), Chance.YES, ""),
+        ("eta-honest", told(no=Truth.JOB_ETAS), Chance.NO, "declares `without: [job_etas]`"),
+        ("eta-honest", told(no=Truth.JOBS), Chance.NO, "what the target file declares"),
         ("lease-reclaim", told(Truth.JOBS, Truth.JOB_LEASES), Chance.NO, "process.restart"),
         ("retry-after-present", seen(asked(Kind.BURST, "flood", 5)), Chance.PERHAPS, "once it refuses"),
         ("retry-after-syntax", seen(refused(5, retry_after=None)), Chance.NO, "no Retry-After"),

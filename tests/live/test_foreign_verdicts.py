@@ -12,6 +12,7 @@ import pytest
 
 from agentload.mutants._scenes import STUCK
 from foreign_gateway import JSON, METRICS, serving
+from foreign_jobs import serving_jobs
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 PASSED, FAILED = "passed", "failed"
@@ -20,10 +21,15 @@ PASSED, FAILED = "passed", "failed"
 def verdicts(folder: Path, profile: str, **how: Any) -> dict[str, Any]:
     """Of a run against the reference gateway run by itself. Skips where the load was not as planned."""
     with serving(profile, folder / "gateway", **how) as gateway:
-        words = [sys.executable, "-P", "-m", "agentload", "run", profile, "--target", str(gateway.target)]
-        done = subprocess.run(
-            [*words, "--out", "run"], cwd=folder, capture_output=True, text=True, check=False, timeout=170
-        )
+        return run_against(gateway.target, profile, folder)
+
+
+def run_against(target: Path, profile: str, folder: Path) -> dict[str, Any]:
+    """Verdicts of a run, by check. Skips as above."""
+    words = [sys.executable, "-P", "-m", "agentload", "run", profile, "--target", str(target)]
+    done = subprocess.run(
+        [*words, "--out", "run"], cwd=folder, capture_output=True, text=True, check=False, timeout=170
+    )
     assert "Traceback" not in done.stderr
     report = json.loads((folder / "run" / "report.json").read_text())
     if not report["generator"]["trustworthy"]:
@@ -48,3 +54,50 @@ def test_durable_jobs_of_a_gateway_that_is_killed_by_its_file(tmp_path: Path) ->
     found = verdicts(tmp_path, "worker-crash", jobs=True)
     names = ("nothing-lost", "exactly-once", "lease-reclaim", "eta-honest")
     assert {name: found[name]["status"] for name in names} == dict.fromkeys(names, PASSED), found
+
+
+JOBS = """\
+name: one-call
+about: Jobs through two kills.
+phases: [{name: load, seconds: 8}]
+provider: {slots: 16, latency: {first_token_ms: 150, first_token_cv: 0.2, inter_token_ms: 5}}
+gateway: {jobs: {lease_s: 1}}
+tenants:
+  - name: worker
+    arrivals: {kind: poisson, rate: 20}
+    workload: {kind: fixed, input_tokens: 24, output_tokens: 8, max_tokens: 16}
+    job:
+      steps: [{tool: {name: book, side_effect: true}}, chat]
+      deadline_s: 4
+      poll_s: 0.1
+      confirm_s: 0.2
+      grace_s: 1
+checks: [nothing-lost, exactly-once, lease-reclaim, eta-honest]
+faults: [{kind: gateway-kill, at_s: 3, seconds: 0.3}, {kind: gateway-kill, at_s: 5, seconds: 0.3}]
+drain_s: 8
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("words", "store", "expected"),
+    [
+        ((), "tasks.db", (PASSED, PASSED)),
+        ((), ":memory:", (FAILED, None)),
+        (("--twice",), "tasks.db", (None, FAILED)),
+    ],
+    ids=["durable", "in-memory", "twice"],
+)
+def test_does_accepted_work_of_somebodys_job_api_survive_a_crash(
+    tmp_path: Path, words: tuple[str, ...], store: str, expected: tuple[str | None, str | None]
+) -> None:
+    """Of a gateway that knows no steps, keys and states of ours; it promises a lease, and no ETA."""
+    declares = "  key: X-Request-Key\ndeclares: {jobs: {lease_s: 1}, without: [job_etas]}\n"
+    (tmp_path / "jobs.yaml").write_text(JOBS)
+    with serving_jobs(tmp_path / "gateway", *words, store=store, more=declares) as gateway:
+        found = run_against(gateway.target, "jobs.yaml", tmp_path)
+    for name, status in zip(("nothing-lost", "exactly-once"), expected, strict=True):
+        assert status in (None, found[name]["status"]), found
+    assert (found["eta-honest"]["status"], found["eta-honest"]["severity"]) == ("inconclusive", "should")
+    if expected == (PASSED, PASSED):
+        assert found["lease-reclaim"]["status"] == PASSED, found

@@ -9,8 +9,9 @@ from pydantic import Field
 from agentload.checks import Check, Need
 from agentload.evidence.durable import accepted, gateway_faults, open_at, touched
 from agentload.evidence.durable_scene import JobScene
-from agentload.evidence.verdicts import conclude, percent_of, status_of_share, undecided
+from agentload.evidence.verdicts import conclude, percent_of, plural, status_of_share, undecided
 from agentload.model import NS, Evidence, JobRecord, Run, Verdict
+from agentload.promises import Truth
 
 
 class EtaHonest(Check):
@@ -22,7 +23,8 @@ class EtaHonest(Check):
     as many jobs of its class as it says were open before it. At most `wrong_share` of either may be wrong.
     """
 
-    needs = frozenset({Need.JOBS})
+    rests_on = frozenset({Truth.JOB_ETAS})
+    needs = frozenset({Need.JOBS, Need.ETAS})
 
     within_s: float = Field(default=2.0, gt=0)
     share_of_eta: float = Field(default=0.5, ge=0)
@@ -40,6 +42,9 @@ class EtaHonest(Check):
             if job.state == "completed" and job.attempts == 0 and not touched(job, faults, self.after_s)
         ]
         told = [job for job in jobs if job.eta_s is not None]
+        if (all_jobs := len(accepted(run))) and not any(job.eta_s is not None for job in accepted(run)):
+            mend = "jobs.eta_s of the target file says where one stands"
+            return undecided(self, f"none of {plural(all_jobs, 'job')} was told an ETA: {mend}")
         if len(told) < self.min_jobs:
             return undecided(
                 self,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pydantic import Field
 
 from agentload.checks import Check, Need
-from agentload.evidence.durable import by_ref, orders, step_of
+from agentload.evidence.durable import gateway_faults, orders
 from agentload.evidence.durable_scene import JobScene
+from agentload.evidence.job_calls import are_chats, known_again, of_jobs, twice_done
 from agentload.evidence.verdicts import conclude, plural, undecided
-from agentload.model import Evidence, JobRecord, Run, Status, ToolRecord, Verdict
+from agentload.model import NS, Evidence, JobRecord, JobStep, Run, Status, ToolRecord, Verdict
+
+MOST_UNKNOWN = 0.01
+"""Share of the provider's calls that may carry no marker."""
 
 
 class _Wrong(NamedTuple):
@@ -28,67 +33,82 @@ class ExactlyOnce(Check):
     is in the tools' own ledger, by the client's name of the step (`ref`): effects of a step beyond the first;
     steps of completed jobs without their effect; and steps whose result is not that of their last call. None
     is allowed. At least `min_repeats` steps must have been called more than once, else nothing was shown.
+
+    A gateway that knows no steps of ours is given jobs of one chat call. Then the call is the effect, once it
+    has been answered whole: one that a kill cut off is made again rightly. Whoever is killed within
+    `commit_s` of such an answer cannot know of it, and is forgiven; so is a job that was posted again to a
+    gateway of which no idempotency key is known.
     """
 
-    needs = frozenset({Need.JOBS})
+    needs = frozenset({Need.JOBS, Need.JOB_CALLS})
     zero_tolerance = True
 
     min_repeats: int = Field(default=3, ge=1)
+    commit_s: float = Field(default=0.25, ge=0, le=10)
+    """Within which the gateway may write down what came of a chat call."""
 
     def judge(self, run: Run) -> Verdict:
         """Count effects and winners by step."""
-        if not run.tools:
-            return undecided(self, "our provider saw no call of a tool: is `tool_url` set to it?")
-        jobs = {job.seq: job for job in run.jobs}
-        calls, ordered = by_ref(run.tools), orders(run.profile)
+        if (nothing_seen := _nothing_seen(run)) is not None:
+            return undecided(self, nothing_seen)
+        jobs, calls = {job.seq: job for job in run.jobs}, of_jobs(run)
         effects = {ref: sum(one.effect_ns is not None for one in same) for ref, same in calls.items()}
-        twice = [
-            _Wrong(f"{effects[ref]} effects of one step, in {len(same)} calls", ref, same[-1].arrived_ns)
-            for ref, same in calls.items()
-            if effects[ref] > 1
-        ]
-        missing = [
-            _Wrong("completed without its effect", ref, job.ended_ns or 0)
-            for job in run.jobs
-            if job.state == "completed"
-            for ref in _wanted(job, ordered[job.tenant].steps)
-            if not effects.get(ref)
-        ]
+        twice = self._twice(run, jobs, calls)
+        missing = _missing(run, effects)
         stale = _stale(run.jobs, calls)
         repeats = sum(
-            len(same) > 1 for ref, same in calls.items() if _has_effect(step_of(ordered, jobs, ref))
+            len(same) > 1 and all(one.side_effect for one in same) and _job_of(ref, jobs) is not None
+            for ref, same in calls.items()
         )
         wrong = [*twice, *missing, *stale]
+        if not wrong and _untraced(run):
+            said = f"{run.unattributed:,} of {len(run.ledger):,} provider calls cannot be traced to a job"
+            return undecided(self, f"{said}: at most 1 % may be such", n=repeats)
         if not wrong and repeats < self.min_repeats:
-            return undecided(
-                self,
-                f"only {plural(repeats, 'step')} with a side effect called more than once: at least "
-                f"{self.min_repeats} are needed (kill the gateway under more load)",
-                n=repeats,
-            )
-        total = sum(effects.values())
-        because = (
-            f"{plural(total, 'side effect')} of {plural(len(calls), 'step')}, "
-            f"{repeats:,} of them called again; {len(twice):,} came more than once, "
-            f"{len(missing):,} not at all, {plural(len(stale), 'stale winner')}"
-        )
+            return undecided(self, self._too_few(repeats, run), n=repeats)
+        counts = {
+            "calls": sum(map(len, calls.values())),
+            "effects": sum(effects.values()),
+            "steps_called_again": repeats,
+            "effects_more_than_once": len(twice),
+            "effects_missing": len(missing),
+            "stale_winners": len(stale),
+        }
         return conclude(
             self,
             Status.FAILED if wrong else Status.PASSED,
-            because,
+            _because(counts, len(calls), chats=are_chats(run.profile)),
             measured=len(wrong),
             bound=0,
             unit="steps",
             n=len(calls),
             evidence=[Evidence(note=one.note, seq=_seq(one.ref), at_ns=one.at_ns) for one in wrong],
-            details={
-                "calls": len(run.tools),
-                "effects": total,
-                "steps_called_again": repeats,
-                "effects_more_than_once": len(twice),
-                "effects_missing": len(missing),
-                "stale_winners": len(stale),
-            },
+            details=counts,
+        )
+
+    def _twice(
+        self, run: Run, jobs: dict[int, JobRecord], calls: dict[str, list[ToolRecord]]
+    ) -> list[_Wrong]:
+        """Steps that had their effect more than once, where that is not forgiven."""
+        chats, faults, commit_ns = are_chats(run.profile), gateway_faults(run), round(self.commit_s * NS)
+        found: list[_Wrong] = []
+        for ref, same in calls.items():
+            count, job = sum(one.effect_ns is not None for one in same), _job_of(ref, jobs)
+            forgiven = chats and not (
+                job is not None and known_again(job) and twice_done(same, faults, commit_ns)
+            )
+            if count > 1 and not forgiven:
+                note = f"{count} effects of one step, in {len(same)} calls"
+                found.append(_Wrong(note, ref, same[-1].arrived_ns))
+        return found
+
+    def _too_few(self, repeats: int, run: Run) -> str:
+        said = plural(repeats, "job") if are_chats(run.profile) else plural(repeats, "step")
+        if not are_chats(run.profile):
+            said += " with a side effect"
+        return (
+            f"only {said} called more than once: at least {self.min_repeats} are needed (kill the gateway "
+            "under more load)"
         )
 
     @classmethod
@@ -107,14 +127,61 @@ class ExactlyOnce(Check):
         return cls(), _run()
 
 
-def _wanted(job: JobRecord, steps: object) -> list[str]:
-    assert isinstance(steps, tuple)
-    return [f"{job.seq}:{index}" for index, step in enumerate(steps) if _has_effect(step)]
+def _nothing_seen(run: Run) -> str | None:
+    """Why our provider cannot say what was done."""
+    if not are_chats(run.profile):
+        return None if run.tools else "our provider saw no call of a tool: is `tool_url` set to it?"
+    if not run.ledger_available:
+        return (
+            f"rests on our provider's ledger, and the run has none: {run.no_ledger_because or 'it is lost'}"
+        )
+    if not of_jobs(run):
+        return "our provider saw no call that is known to be of a job: does {prompt} reach it unchanged?"
+    return None
 
 
-def _has_effect(step: object) -> bool:
-    tool = getattr(step, "tool", None)
-    return tool is not None and bool(tool.side_effect)
+def _untraced(run: Run) -> bool:
+    """Whether calls of which nobody knows whose they are may be some of the jobs'."""
+    return are_chats(run.profile) and run.unattributed > MOST_UNKNOWN * len(run.ledger)
+
+
+def _missing(run: Run, effects: dict[str, int]) -> list[_Wrong]:
+    """Steps of completed jobs without their effect, where every effect would have been seen."""
+    chats, ordered = are_chats(run.profile), orders(run.profile)
+    return [
+        _Wrong("completed without its effect", ref, job.ended_ns or 0)
+        for job in run.jobs
+        if job.state == "completed" and not _untraced(run)
+        for ref in _wanted(job, ordered[job.tenant].steps, chats=chats)
+        if not effects.get(ref)
+    ]
+
+
+def _because(counts: dict[str, int], steps: int, *, chats: bool) -> str:
+    again, twice, missing = (
+        counts[name] for name in ("steps_called_again", "effects_more_than_once", "effects_missing")
+    )
+    if chats:
+        return (
+            f"{plural(counts['effects'], 'whole answer')} for {plural(steps, 'job')}, {again:,} of them "
+            f"called again; {twice:,} were answered once more for nothing, {missing:,} never"
+        )
+    return (
+        f"{plural(counts['effects'], 'side effect')} of {plural(steps, 'step')}, {again:,} of them called "
+        f"again; {twice:,} came more than once, {missing:,} not at all, "
+        f"{plural(counts['stale_winners'], 'stale winner')}"
+    )
+
+
+def _wanted(job: JobRecord, steps: Sequence[JobStep], *, chats: bool) -> list[str]:
+    """Steps that must have had an effect when the job is completed."""
+    wanted = [chats or (step.tool is not None and step.tool.side_effect) for step in steps]
+    return [f"{job.seq}:{index}" for index, is_wanted in enumerate(wanted) if is_wanted]
+
+
+def _job_of(ref: str, jobs: dict[int, JobRecord]) -> JobRecord | None:
+    seq = _seq(ref)
+    return None if seq is None else jobs.get(seq)
 
 
 def _stale(jobs: list[JobRecord], calls: dict[str, list[ToolRecord]]) -> list[_Wrong]:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from pydantic import Field
 
 from agentload.checks import Check, Need
-from agentload.evidence.durable import by_ref, gateway_faults, orders, step_of
+from agentload.evidence.durable import gateway_faults, orders, step_of
 from agentload.evidence.durable_scene import JobScene
+from agentload.evidence.job_calls import of_jobs
 from agentload.evidence.verdicts import conclude, plural, seconds, undecided
 from agentload.faults import FaultWindow
 from agentload.model import NS, Evidence, JobRecord, Run, Status, ToolRecord, Verdict
@@ -31,12 +32,12 @@ class LeaseReclaim(Check):
     after the gateway is back (for good: where the next fault comes sooner, after that one). A step whose
     holder lives must not be taken from it, however long it takes: no call is given up outside the faults,
     before its deadline. And a step that fails whenever it is tried is called no more often than its job has
-    attempts. Counted are calls of tools, in their own ledger. At least `min_orphans` steps must have been
-    orphaned.
+    attempts. Counted are calls of tools, in their own ledger; where a job is one chat call, those calls. At
+    least `min_orphans` steps must have been orphaned.
     """
 
     rests_on = frozenset({Truth.JOB_LEASES})
-    needs = frozenset({Need.JOBS, Need.GATEWAY_FAULTS})
+    needs = frozenset({Need.JOBS, Need.JOB_CALLS, Need.GATEWAY_FAULTS})
 
     within_s: float = Field(default=5.0, gt=0)
     """Above the lease: a gateway that is started takes connections after about a second."""
@@ -47,7 +48,7 @@ class LeaseReclaim(Check):
         settings = run.profile.gateway.jobs or JobsSettings()
         bound_ns = round((settings.lease_s + self.within_s) * NS)
         jobs = {job.seq: job for job in run.jobs}
-        calls, faults = by_ref(run.tools), gateway_faults(run)
+        calls, faults = of_jobs(run), gateway_faults(run)
         orphans = [
             one
             for index, fault in enumerate(faults)

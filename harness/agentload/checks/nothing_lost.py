@@ -9,6 +9,7 @@ from agentload.evidence.durable import accepted, gateway_faults, open_at
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.verdicts import conclude, plural, undecided
 from agentload.model import Evidence, JobRecord, Run, Status, Verdict
+from agentload.promises import Truth
 
 
 class NothingLost(Check):
@@ -18,7 +19,9 @@ class NothingLost(Check):
     is safe, that forgets what it had begun, or that tells of a result before that is safe, breaks it when it
     is killed. Looked at is every job accepted in a counted phase: it is lost when the gateway, asked
     after its deadline, shows no terminal state, or does not know it, or shows another end later. None is
-    allowed. Where the profile kills the gateway, at least `min_open` jobs must have been open then.
+    allowed. A gateway of which no deadlines are declared may be late: a job that it still shows as open is
+    lost there only if a later one of the same tenant has ended. Where the profile kills the gateway, at least
+    `min_open` jobs must have been open then.
     """
 
     needs = frozenset({Need.JOBS})
@@ -30,13 +33,15 @@ class NothingLost(Check):
     def judge(self, run: Run) -> Verdict:
         """Count the jobs that did not end, and those that did not stay ended."""
         jobs = accepted(run)
-        lost = [job for job in jobs if job.state is None and _was_awaited(job)]
+        unended = [job for job in jobs if job.state is None]
+        late = set[int]() if run.knows(Truth.DEADLINES) else _under_way(jobs)
+        lost = [job for job in unended if _was_awaited(job) and job.seq not in late]
         changed = [job for job in jobs if job.relapsed]
-        undone = [job for job in jobs if job.state is None and not _was_awaited(job)]
+        undone = len(unended) - len(lost)
         faults = gateway_faults(run)
         exposed = sum(any(open_at(job, fault.start_ns) for fault in faults) for job in jobs)
         if not lost and not changed:
-            too_few = self._too_few(len(jobs), exposed, bool(faults), len(undone))
+            too_few = self._too_few(len(jobs), exposed, bool(faults), undone, len(late))
             if too_few is not None:
                 return undecided(self, too_few, n=len(jobs))
         bad = len(lost) + len(changed)
@@ -61,7 +66,13 @@ class NothingLost(Check):
             },
         )
 
-    def _too_few(self, n: int, exposed: int, faults: bool, undone: int) -> str | None:
+    def _too_few(self, n: int, exposed: int, faults: bool, undone: int, late: int) -> str | None:
+        if late:
+            return (
+                f"{plural(late, 'job')} had not ended long after the deadline and were still shown, "
+                "and the target declares no deadlines: ask less of it (--scale), or give its jobs longer "
+                "(deadline_s)"
+            )
         if undone:
             return (
                 f"{plural(undone, 'job')} could not be asked for after the deadline, before the run ended: "
@@ -92,6 +103,22 @@ class NothingLost(Check):
 def _was_awaited(job: JobRecord) -> bool:
     """The gateway was asked for it when it must have ended, and answered."""
     return job.answered_ns is not None and job.answered_ns >= job.deadline_ns
+
+
+def _under_way(jobs: list[JobRecord]) -> set[int]:
+    """Numbers of jobs that the last answer showed as open, and that no later one of their tenant overtook."""
+    shown = [job for job in jobs if job.state is None and job.shown_ns == job.answered_ns]
+    return {job.seq for job in shown if not any(_overtook(other, job) for other in jobs)}
+
+
+def _overtook(other: JobRecord, job: JobRecord) -> bool:
+    """Whether the other was accepted later, and had ended when the job was last asked for."""
+    return (
+        other.tenant == job.tenant
+        and other.state is not None
+        and (other.accepted_ns or 0) > (job.accepted_ns or 0)
+        and (other.ended_ns or 0) <= (job.shown_ns or -1)
+    )
 
 
 def _states(jobs: list[JobRecord]) -> dict[str, int]:

@@ -16,10 +16,11 @@ the gateway still shows no end of it `grace_s` after that, or when the run ends.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
 
+from agentload.client.job_words import JobWords, OwnWords, Shown
 from agentload.model import NS, Arrival, JobOrder, JobRecord, Outcome, RequestRecord
 
 TERMINAL = ("completed", "failed", "expired", "cancelled")
@@ -28,10 +29,8 @@ FIRST_WAIT_NS = NS // 4
 LONGEST_WAIT_NS = NS
 REFUSED_WAIT_S = 1.0
 """After a refusal that does not say when to come back."""
-
-
-_ID = r"\A[A-Za-z0-9_][A-Za-z0-9_.~:@!$&'()*+,;=%-]{0,255}\Z"
-"""What fits into the path of a poll (RFC 3986, a segment) and cannot lead elsewhere."""
+WITHOUT_ID = "answer-without-id"
+"""The reason of a POST whose answer accepts a job, and does not say which."""
 
 
 class Kind(StrEnum):
@@ -50,6 +49,8 @@ class JobAsk(msgspec.Struct, frozen=True):
     """When an answer is no longer waited for, if it is sent at `due_ns`."""
     job_id: str = ""
     """Whom a poll is about."""
+    path: str = ""
+    """Where it goes; empty: at the id."""
 
 
 class JobReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class JobReply(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 0
     """0: no answer."""
     body: bytes = b""
+    location: str | None = None
     retry_after: str | None = None
     retry_after_s: float | None = None
     reason: str | None = None
@@ -69,29 +71,17 @@ class JobReply(msgspec.Struct, frozen=True, kw_only=True):
     connection_reused: bool = False
 
 
-class _Shown(msgspec.Struct):
-    """Of the body of a 202 or of GET /v1/jobs/ID."""
-
-    id: Annotated[str, msgspec.Meta(pattern=_ID)]
-    state: str
-    position: int | None = None
-    eta_s: Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)] | None = None
-    reason: str | None = None
-    ended_ms: int | None = None
-    attempts: int = 0
-    deliveries: int = 0
-    results: list[dict[str, Any]] = []
-
-
-_SHOWN = msgspec.json.Decoder(_Shown)
-
-
 class JobPursuit:
     """`next_ask` and `heard` alternate until there is nothing more to ask; `record` says how it went."""
 
-    def __init__(self, arrival: Arrival, order: JobOrder, key: str, horizon_ns: int) -> None:
-        """`horizon_ns`: the end of the run's drain; nothing is sent at or after it."""
+    def __init__(
+        self, arrival: Arrival, order: JobOrder, key: str, horizon_ns: int, words: JobWords | None = None
+    ) -> None:
+        """`key`: of every POST, empty where none is sent. `horizon_ns`: the end of the run's drain; nothing
+        is sent at or after it. `words`: in which answers are understood; None: our own protocol's."""
         self.arrival = arrival
+        self._words = words or OwnWords()
+        self._path = ""
         self._order = order
         deadline_ns = arrival.due_ns + round(order.deadline_s * NS)
         self._horizon_ns = horizon_ns
@@ -129,7 +119,7 @@ class JobPursuit:
             return None
         kind, due_ns = self._next
         timeout_ns = round(self._order.timeout_s * NS)
-        return JobAsk(kind, due_ns, due_ns + timeout_ns, self._job.id or "")
+        return JobAsk(kind, due_ns, due_ns + timeout_ns, self._job.id or "", self._path)
 
     def heard(self, now_ns: int, ask: JobAsk, reply: JobReply) -> RequestRecord | None:
         """What came of it. The record of a POST; None for a poll."""
@@ -161,8 +151,9 @@ class JobPursuit:
         job.status = reply.status
         if job.sent_ns is None:
             job.sent_ns = reply.sent_ns
-        if reply.status == 202 and (shown := _read(reply.body)) is not None:
-            job.accepted_ns, job.id = now_ns, shown.id
+        shown = self._words.read(reply.body, reply.location) if self._words.accepts(reply.status) else None
+        if shown is not None and shown.id:
+            job.accepted_ns, job.id, self._path = now_ns, shown.id, shown.path
             self._promised(now_ns, shown)
             self._ask_at(Kind.POLL, now_ns, now_ns + self._poll_ns)
         elif reply.outcome is None and (wait_ns := self._wait_ns(reply)) is not None:
@@ -184,7 +175,8 @@ class JobPursuit:
     def _polled(self, now_ns: int, reply: JobReply) -> None:
         job = self._job
         job.polls += 1
-        shown = _read(reply.body) if reply.status == 200 else None
+        shown = self._words.read(reply.body, None) if _is_view(self._words, reply.status) else None
+        shown = shown if shown is not None and shown.state else None
         if reply.status:
             job.answered_ns = now_ns
         if shown is None:
@@ -203,10 +195,11 @@ class JobPursuit:
             wait_ns = max(self._poll_ns, self._confirm_ns) if just_ended else self._poll_ns
             self._ask_at(Kind.POLL, now_ns, now_ns + wait_ns)
 
-    def _seen(self, now_ns: int, shown: _Shown) -> None:
+    def _seen(self, now_ns: int, shown: Shown) -> None:
         job = self._job
         job.attempts, job.deliveries = shown.attempts, shown.deliveries
         if shown.state not in TERMINAL:
+            job.shown_ns = now_ns
             return
         self._end = _end_of(shown)
         job.state, job.reason, job.ended_ns = shown.state, shown.reason, now_ns
@@ -217,7 +210,7 @@ class JobPursuit:
                 if isinstance(call, int):
                     job.winners[str(step)] = call
 
-    def _promised(self, now_ns: int, shown: _Shown) -> None:
+    def _promised(self, now_ns: int, shown: Shown) -> None:
         """The first ETA counts."""
         if self._job.told_ns is None and shown.eta_s is not None:
             self._job.told_ns = now_ns
@@ -237,6 +230,7 @@ class JobPursuit:
     def _record(self, now_ns: int, number: int, ask: JobAsk, reply: JobReply) -> RequestRecord:
         arrival = self.arrival
         again = self._next is not None and self._next[0] is Kind.POST
+        nameless = self._words.accepts(reply.status) and self._job.accepted_ns is None
         return RequestRecord(
             seq=arrival.seq,
             attempt=number,
@@ -246,31 +240,28 @@ class JobPursuit:
             due_ns=ask.due_ns,
             sent_ns=reply.sent_ns,
             ended_ns=now_ns,
-            outcome=reply.outcome or _outcome(reply.status),
+            outcome=reply.outcome or self._outcome(reply.status),
             final=not again,
             first_due_ns=arrival.due_ns,
             status=reply.status,
             retry_after=reply.retry_after,
             retry_after_s=reply.retry_after_s,
-            reason=reply.reason,
+            reason=WITHOUT_ID if nameless else reply.reason,
             worker=reply.worker,
             connection_reused=reply.connection_reused,
         )
 
+    def _outcome(self, status: int) -> Outcome:
+        """Of a POST: that it was accepted is its answer."""
+        if self._words.accepts(status):
+            return Outcome.ANSWERED if self._job.accepted_ns is not None else Outcome.FAILED
+        return Outcome.REJECTED if status in (402, 413, 429, 503, 529) else Outcome.FAILED
 
-def _outcome(status: int) -> Outcome:
-    """Of a POST: a 202 is its answer."""
-    if status == 202:
-        return Outcome.ANSWERED
-    return Outcome.REJECTED if status in (402, 413, 429, 503) else Outcome.FAILED
+
+def _is_view(words: JobWords, status: int) -> bool:
+    """Whether an answer to a poll shows the job: some APIs say 202 as long as it has not ended."""
+    return status == 200 or words.accepts(status)
 
 
-def _end_of(shown: _Shown) -> tuple[str, str | None, int | None]:
+def _end_of(shown: Shown) -> tuple[str, str | None, int | None]:
     return shown.state, shown.reason, shown.ended_ms
-
-
-def _read(body: bytes) -> _Shown | None:
-    try:
-        return _SHOWN.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None

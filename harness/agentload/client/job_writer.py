@@ -1,4 +1,7 @@
-"""What a client of durable jobs sends: the body of POST /v1/jobs, and both requests over HTTP/1.1. Pure."""
+"""What a client of durable jobs sends: the body that begins one, and both requests over HTTP/1.1. Pure.
+
+To our own protocol a job is a list of steps; to any other it is one request of the target's flavour.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 from agentload.client.request_writer import chat_body, idempotency_key, marker_of, plain_head
 from agentload.model import NS, Arrival, JobOrder, JobStep, ToolUse
 from agentload.targets import Target
+from fake_provider.marker import message
 
 PATH = "/v1/jobs"
 _MS = 1_000_000
@@ -67,18 +71,31 @@ class JobWriter:
     def __init__(self, target: Target, run: int) -> None:
         self._target = target
         self._run = run
+        self._path = PATH if target.api.asks_after_s is None else target.path
+
+    def key(self, arrival: Arrival) -> str:
+        """What names a job at the gateway, in every POST; empty where the target has no field for it."""
+        return "" if self._target.api.key_field is None else idempotency_key(self._run, arrival)
 
     def post(self, arrival: Arrival, order: JobOrder, place: int, now_ns: int) -> bytes:
         """The whole POST, sent now. Raises ProfileError when an environment variable is missing."""
-        body = job_body(arrival, order, self._run, place, self._target.model)
+        body, field = self._body(arrival, order, place), self._target.api.key_field
         own = [
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
-            ("Idempotency-Key", idempotency_key(self._run, arrival)),
+            *([] if field is None else [(field, self.key(arrival))]),
             ("X-Deadline-Ms", str(deadline_ms(arrival, order, now_ns))),
         ]
-        return plain_head(self._target, "POST", PATH, arrival, own) + body
+        return plain_head(self._target, self._target.api.method, self._path, arrival, own) + body
 
-    def poll(self, arrival: Arrival, job_id: str) -> bytes:
-        """The whole GET. Raises ProfileError when an environment variable is missing."""
-        return plain_head(self._target, "GET", f"{PATH}/{job_id}", arrival)
+    def poll(self, arrival: Arrival, job_id: str, path: str = "") -> bytes:
+        """The whole GET, to `path`, or at its id. Raises ProfileError as `post` does."""
+        return plain_head(self._target, "GET", path or f"{self._path}/{job_id}", arrival)
+
+    def _body(self, arrival: Arrival, order: JobOrder, place: int) -> bytes:
+        target = self._target
+        if target.api.takes_steps:
+            return job_body(arrival, order, self._run, place, target.model)
+        plain = msgspec.structs.replace(arrival, job=msgspec.structs.replace(arrival.job, stream=False))
+        prompt = message(marker_of(self._run, place, arrival, 0), arrival.job.input_tokens)
+        return target.api.request_body(prompt, plain, target.model)

@@ -146,20 +146,13 @@ class Polling:
         standing = self._standing(reader)
         if standing is not None and self._ended(reader, standing):
             return
-        path = self._where(standing, reader)
+        path = where_asked(self._target, standing, reader.location)
         if path is None:
             reader.status = reader.status if reader.status != 200 else 202
             reader.fail("answer-without-id")
             return
         self._path = path
         self._ask_after(now_ns, self._interval_ns, reader)
-
-    def _where(self, standing: Standing | None, reader: ReplyReader) -> str | None:
-        """Where to ask: at the id of the body, else at the Location, if that is at the same gateway."""
-        if standing is not None and standing.id and len(standing.id) <= _MOST_ID:
-            path = self._flavour.poll_path(self._target.path, quote(standing.id, safe="~"))
-            return path if ".." not in path.split("/") else None
-        return None if reader.location is None else _path_of(reader.location, self._target)
 
     # ----------------------------------------------------------------- questions
 
@@ -221,6 +214,15 @@ class Polling:
             self._next = Ask(Kind.POLL, due_ns, min(self.until_ns, due_ns + POLL_NS), self._path)
         else:
             self._next = Ask(Kind.LEAVE, self.until_ns, self.until_ns)
+
+
+def where_asked(target: Target, standing: Standing | None, location: str | None) -> str | None:
+    """Where work is asked after: at the id of the body, else at the Location, if that is at the same gateway.
+    None: nowhere that could be asked."""
+    if standing is not None and standing.id and len(standing.id) <= _MOST_ID:
+        path = target.api.poll_path(target.path, quote(standing.id, safe="~"))
+        return path if ".." not in path.split("/") else None
+    return None if location is None else _path_of(location, target)
 
 
 def _path_of(location: str, target: Target) -> str | None:

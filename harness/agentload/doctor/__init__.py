@@ -118,6 +118,8 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             asked=tuple(asked),
             calls=() if stage.control is None else _calls(stage),
             streams=target.api.streams,
+            asks_after=target.api.asks_after_s is not None,
+            job_key=target.api.key_field,
             external=stage.control is None,
             upstream_keys=None if stage.control is None else _upstream_keys(stage.control),
             provider_url=stage.provider_url,

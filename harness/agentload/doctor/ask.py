@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from email.utils import parsedate_to_datetime
 
+import msgspec
+
 from agentload.client.logical import AttemptResult, AttemptStart
 from agentload.client.polling import Ask, Heard, Polling
 from agentload.client.polling import Kind as AskKind
@@ -17,6 +19,7 @@ from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.doctor.observed import Asked, Kind
 from agentload.drivers import tls
 from agentload.drivers.http1_answer import Answer
+from agentload.flavours import NOT_JSON, Flavour
 from agentload.model import Arrival, Job, Profile, Tenant
 from agentload.targets import Target
 
@@ -83,7 +86,7 @@ class Asker:
         timeout_ns = now_ns + round(TIMEOUT_S * 1e9)
         start = AttemptStart(number=0, due_ns=now_ns, timeout_at_ns=timeout_ns, leave_at_ns=leave_ns)
         polling = Polling(self._target, start, now_ns)
-        hearing, failure = self._hearing(arrival, leaves=leaves), None
+        hearing, failure, told = self._hearing(arrival, leaves=leaves), None, False
         while (ask := polling.next_ask()) is not None:
             time.sleep(max(0.0, (ask.due_ns - time.monotonic_ns()) / 1e9))
             if ask.kind is AskKind.LEAVE:
@@ -92,9 +95,11 @@ class Asker:
                 break
             hearing = self._hearing(arrival, leaves=leaves)
             failure = self._heard(self._asking(ask, arrival), hearing, ask.timeout_at_ns / 1e9)
+            told = told or _tells_eta(self._target.api, hearing.reader.body)
             heard = Heard(reader=hearing.reader, ending=hearing.ending, error=failure)
             polling.heard(time.monotonic_ns(), ask, heard)
-        return self._asked(kind, arrival, hearing, polling.result(), failure)
+        asked = self._asked(kind, arrival, hearing, polling.result(), failure)
+        return msgspec.structs.replace(asked, eta=told)
 
     def _hearing(self, arrival: Arrival, *, leaves: bool) -> _Hearing:
         api = self._target.api
@@ -214,6 +219,13 @@ class _Hearing:
             if key.decode("latin-1").lower() == name
         ]
         return found[0] if found else ""
+
+
+def _tells_eta(api: Flavour, body: bytes | bytearray) -> bool:
+    try:
+        return api.standing(body).eta_s is not None
+    except NOT_JSON:
+        return False
 
 
 def _skew_s(date: str, now_epoch_s: float) -> float | None:

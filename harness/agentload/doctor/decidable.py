@@ -12,7 +12,7 @@ from agentload.checks import Check, Need, WithoutLedger
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
 from agentload.model import Outcome, Profile, Severity
-from agentload.promises import DENIED_BY, SAID_BY, Truth, is_not_asked
+from agentload.promises import DENIED_BY, SAID_BY, Truth, denial, is_not_asked
 from agentload.targets._metrics import GAUGES
 
 
@@ -126,7 +126,7 @@ def _denied(rests: frozenset[Truth], seen: Seen) -> str | None:
     """What is declared not to be promised is nothing to hold against anybody."""
     if seen.promises is None or not rests or rests & seen.promises.known:
         return None
-    denied = [DENIED_BY[truth] for truth in Truth if truth in rests & seen.promises.denied]
+    denied = [denial(truth, seen.promises) for truth in Truth if truth in rests & seen.promises.denied]
     return f"the target declares `{denied[0]}`" if denied else None
 
 
@@ -212,7 +212,27 @@ def _has_jobs(seen: Seen) -> _Special:
         return None
     if Truth.JOBS in seen.promises.denied:
         return Chance.NO, f"the target declares `{DENIED_BY[Truth.JOBS]}`"
-    return Chance.NO, "needs durable jobs (POST /v1/jobs): say declares.jobs if it has any"
+    return Chance.NO, "needs durable jobs: say declares.jobs if it has any (POST /v1/jobs), or flavour: jobs"
+
+
+def _knows_jobs_calls(seen: Seen) -> _Special:
+    """Where a job is a chat call, its call must be known by its marker; tools of ours are known anyway."""
+    if not seen.asks_after:
+        return None
+    if seen.external:
+        return Chance.NO, "rests on our provider's ledger, and the provider is somebody else's"
+    carried = [carriage(seen, one) for one in seen.of(Kind.CAREFUL)]
+    return (
+        (Chance.NO, "must know for which job each call is, and the marker gets lost")
+        if ("lost" in carried or not seen.calls)
+        else None
+    )
+
+
+def _tells_etas(seen: Seen) -> _Special:
+    if not seen.asks_after or any(one.eta for one in seen.asked):
+        return None
+    return Chance.NO, "its jobs are told no ETA: jobs.eta_s says where one stands (or without: [job_etas])"
 
 
 def _may_be_killed(seen: Seen) -> _Special:
@@ -229,6 +249,8 @@ _NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
     Need.STREAMS: _needs_streams,
     Need.FIRST_TOKENS: _sees_first_tokens,
     Need.JOBS: _has_jobs,
+    Need.JOB_CALLS: _knows_jobs_calls,
+    Need.ETAS: _tells_etas,
     Need.GATEWAY_FAULTS: _may_be_killed,
     Need.HEALTH_PAGE: _has_health_page,
     Need.ACKNOWLEDGEMENT: _only_ours,

@@ -53,13 +53,15 @@ def findings(seen: Seen) -> list[Finding]:
         usage,
         streaming,
         departure,
+        posted_again,
         refusal,
         http_version,
         clock,
         own_values,
     ]
     of_calls = (provider_takes, marker, identity, departure)
-    return [look(seen) for look in looks if not (seen.external and look in of_calls)]
+    looks = [look for look in looks if not (seen.external and look in of_calls)]
+    return [look(seen) for look in looks if seen.asks_after or look is not posted_again]
 
 
 def reachable(seen: Seen) -> Finding:
@@ -207,6 +209,15 @@ def departure(seen: Seen) -> Finding:
     if call.ending == "cancelled":
         return Finding("client leaves", Grade.GOOD, "its call ends at our provider, too")
     return Finding("client leaves", Grade.NOTE, "cannot be told: its call ended before, or just then")
+
+
+def posted_again(seen: Seen) -> Finding:
+    """How a job is known that is posted again, because nobody heard whether it had been accepted."""
+    if seen.job_key is not None:
+        said = f"a job that is posted again is known by its {seen.job_key}"
+        return Finding("posted again", Grade.GOOD, said)
+    said = "no idempotency key is named (jobs.key): exactly-once leaves out jobs that must be posted again"
+    return Finding("posted again", Grade.NOTE, said)
 
 
 def refusals(seen: Seen) -> list[Asked]:

@@ -43,6 +43,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     usage: bool = False
     """The answer said how many tokens it was."""
     own_answer: bool | None = None
+    eta: bool = False
+    """It was told when its work will have ended."""
     text_ns: tuple[int, ...] = ()
     """When text came, of a stream."""
     ended_ns: int = 0
@@ -74,6 +76,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     streams: bool = True
     """Whether the target's flavour has any."""
+    asks_after: bool = False
+    """Whether its answers are asked for."""
+    job_key: str | None = None
+    """The header field by which it knows a job that is posted again; None: none is named."""
     external: bool = False
     """The provider is somebody else's: nothing is known of its calls."""
     provider_url: str = ""

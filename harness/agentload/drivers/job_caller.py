@@ -10,6 +10,7 @@ import msgspec
 
 from agentload.client.http_fields import parse_retry_after
 from agentload.client.job_pursuit import JobAsk, JobReply, Kind
+from agentload.client.job_words import words_of
 from agentload.client.job_writer import JobWriter
 from agentload.drivers.http1 import Exchange
 from agentload.drivers.http1_answer import Failure
@@ -45,6 +46,7 @@ class BodyReader:
         self._redact = redact
         self.status = 0
         self.body = b""
+        self.location: str | None = None
         self.retry_after: str | None = None
         self.retry_after_s: float | None = None
         self.reason: str | None = None
@@ -58,6 +60,8 @@ class BodyReader:
                     raw = value.decode("latin-1")
                     self.retry_after = self._redact(raw)
                     self.retry_after_s = parse_retry_after(raw, now_epoch_s)
+                case b"location":
+                    self.location = value.decode("latin-1").strip(" \t")
                 case b"x-admission-reason":
                     self.reason = self._redact(value.decode("latin-1"))[:120]
                 case _:
@@ -75,10 +79,16 @@ class JobCaller:
 
     def __init__(self, target: Target, profile: Profile, run_id: int, line: Line) -> None:
         self.run_id = run_id
+        self.words = words_of(target)
+        """In which its answers are understood."""
         self._line = line
         self._writer = JobWriter(target, run_id)
         self._redact = target.redactor()
         self._places = {tenant.name: place for place, tenant in enumerate(profile.tenants)}
+
+    def key(self, arrival: Arrival) -> str:
+        """The idempotency key of a job; empty where none is sent."""
+        return self._writer.key(arrival)
 
     def ask(self, arrival: Arrival, order: JobOrder, ask: JobAsk) -> JobCall:
         """One exchange. When the greenlet is killed meanwhile, it is unfinished."""
@@ -87,7 +97,7 @@ class JobCaller:
         if ask.kind is Kind.POST:
             request = self._writer.post(arrival, order, self._places[arrival.tenant], began_ns)
         else:
-            request = self._writer.poll(arrival, ask.job_id)
+            request = self._writer.poll(arrival, ask.job_id, ask.path)
         try:
             exchange = self._line.send(arrival.tenant, request, timeout_at_ns, reader)
         except gevent.GreenletExit:
@@ -106,6 +116,7 @@ class JobCaller:
             sent_ns=exchange.sent_ns,
             status=reader.status,
             body=reader.body,
+            location=reader.location,
             retry_after=reader.retry_after,
             retry_after_s=reader.retry_after_s,
             reason=reader.reason,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agentload.client.job_pursuit import JobAsk, JobPursuit, JobReply, Kind
+from agentload.client.job_words import JobWords
 from agentload.client.logical import AttemptResult
-from agentload.client.request_writer import idempotency_key
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
 from agentload.drivers.job_caller import JobCall
@@ -20,7 +20,9 @@ Keep = Callable[[RequestRecord, Call | None], None]
 class JobCalls(Protocol):
     """Who makes the exchanges: `JobCaller`, or a stand-in."""
 
-    run_id: int
+    words: JobWords
+
+    def key(self, arrival: Arrival) -> str: ...
 
     def ask(self, arrival: Arrival, order: JobOrder, ask: JobAsk) -> JobCall: ...
 
@@ -50,8 +52,7 @@ class JobLoad:
     def pursue(self, arrival: Arrival, horizon_ns: int, wait_until: Callable[[int], bool]) -> None:
         """Post and poll until it is over. `wait_until`: False when the run was stopped meanwhile."""
         order = self.orders[arrival.tenant]
-        key = idempotency_key(self._calls.run_id, arrival)
-        pursuit = JobPursuit(arrival, order, key, horizon_ns)
+        pursuit = JobPursuit(arrival, order, self._calls.key(arrival), horizon_ns, self._calls.words)
         try:
             while (ask := pursuit.next_ask()) is not None:
                 if not wait_until(ask.due_ns):

@@ -70,7 +70,9 @@ class Part:
             horizon_ns=self.profile.duration_ns + round(drain_s * 1e9),
             in_flight_cap=self.cap,
             max_rate=None if config.max_rate is None else config.max_rate / assignment.of,
-            orders={one.name: one.job for one in self.profile.tenants if one.job is not None},
+            orders={
+                one.name: target.api.job_order(one.job) for one in self.profile.tenants if one.job is not None
+            },
         )
         self.target = target
         self.own = _own_shares(self.profile, target, self.index, assignment.of)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import msgspec
 from pydantic import Field
 
-from agentload.model import Arrival, Noun
+from agentload.model import Arrival, JobOrder, JobStep, Noun
 from agentload.registry import Seam
 
 DEFAULT = "openai-chat"
@@ -70,6 +70,10 @@ class Standing(NamedTuple):
     """None: it says nothing about that."""
     reason: str | None = None
     """Why it failed."""
+    eta_s: float | None = None
+    """In how many seconds it will have ended, as the gateway says."""
+    position: int | None = None
+    """Its place in the queue, 1 for who is next, as the gateway says."""
 
 
 class Flavour(Noun, ABC):
@@ -104,6 +108,24 @@ class Flavour(Noun, ABC):
         """None: the answer comes with the request. Else the request only begins work, which is asked after
         so many seconds later, again and again (see `standing`)."""
         return None
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether durable jobs of several steps can be posted, as to our own `/v1/jobs`. Else a job is one
+        request of this flavour, begun and asked after."""
+        return self.asks_after_s is None
+
+    def job_order(self, order: JobOrder) -> JobOrder:
+        """A profile's durable job as this API can be asked for it: a gateway that has no steps is asked for
+        one chat call, which our provider sees and knows by its marker."""
+        if self.takes_steps:
+            return order
+        return order.model_copy(update={"steps": (JobStep(chat=True),), "max_attempts": None})
+
+    @property
+    def key_field(self) -> str | None:
+        """The header field by which a job that is posted again is known; None: there is none."""
+        return "Idempotency-Key" if self.takes_steps else None
 
     @abstractmethod
     def request_body(self, prompt: str, arrival: Arrival, model: str) -> bytes:

@@ -45,6 +45,13 @@ def count_at(data: object, place: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def number_at(data: object, place: str) -> float | None:
+    """The same as a finite number."""
+    value = at(data, place)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST
+    return float(value) if is_number and isinstance(value, int | float) else None
+
+
 def _item(items: list[Any], step: str) -> object:
     digits = step.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 7):

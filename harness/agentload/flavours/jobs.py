@@ -5,13 +5,14 @@ The names are those of the reference gateway's `/v1/jobs` unless the target says
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 from pydantic import AfterValidator, Field
 
 from agentload.flavours import Flavour, Heard, Progress, Standing
-from agentload.flavours._places import count_at, place, text_at
+from agentload.flavours._places import count_at, number_at, place, text_at
 from agentload.flavours._template import check, fill
 from agentload.flavours.openai_chat import chat_body
 from agentload.model import Arrival, Noun
@@ -24,6 +25,12 @@ def _is_poll(path: str) -> str:
     if not path.startswith("/") or path.count("{id}") != 1 or not path.isprintable() or " " in path:
         raise ValueError("must be a path with {id} in it, such as /v1/jobs/{id}")
     return path
+
+
+def _is_field(name: str) -> str:
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        raise ValueError("must be the name of a header field, such as Idempotency-Key")
+    return name
 
 
 class Names(Noun):
@@ -56,6 +63,12 @@ class Names(Noun):
     text: Place = "result.choices.0.message.content"
     input_tokens: Place | None = "result.usage.prompt_tokens"
     output_tokens: Place | None = "result.usage.completion_tokens"
+    key: Annotated[str, AfterValidator(_is_field)] | None = None
+    """The header field with a durable job's idempotency key; None: it knows no job that is posted again."""
+    eta_s: Place | None = "eta_s"
+    """Where an answer says in how many seconds the job will have ended."""
+    position: Place | None = "position"
+    """Where it says which place the job has in the queue, 1 for who is next."""
 
 
 class Jobs(Flavour):
@@ -77,6 +90,16 @@ class Jobs(Flavour):
     def asks_after_s(self) -> float | None:
         """Always."""
         return self.poll_s
+
+    @property
+    def takes_steps(self) -> bool:
+        """Where the target says no names of its own: then it is the reference gateway's protocol."""
+        return self.jobs == Names()
+
+    @property
+    def key_field(self) -> str | None:
+        """As the target says, or the protocol."""
+        return super().key_field if self.takes_steps else self.jobs.key
 
     def request_body(self, prompt: str, arrival: Arrival, model: str) -> bytes:
         """The template, filled in, or a job of one chat step."""
@@ -110,7 +133,13 @@ class Jobs(Flavour):
         answer, names = msgspec.json.decode(data), self.jobs
         state = text_at(answer, names.state)
         reason = text_at(answer, names.reason) or state
-        return Standing(text_at(answer, names.id), self._progress(state), reason)
+        return Standing(
+            text_at(answer, names.id),
+            self._progress(state),
+            reason,
+            None if names.eta_s is None else number_at(answer, names.eta_s),
+            None if names.position is None else count_at(answer, names.position),
+        )
 
     def poll_path(self, path: str, name: str) -> str:
         """As the target says it, or below the path."""

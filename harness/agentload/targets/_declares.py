@@ -12,7 +12,9 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import Field, field_validator, model_validator
 
+from agentload import flavours
 from agentload.errors import UsageError
+from agentload.flavours import Flavour
 from agentload.model import Noun, Profile, Tenant
 from agentload.promises import DENIED_BY, WITHOUT, Promises, ShareUnit, Truth
 from agentload.registry import did_you_mean
@@ -225,9 +227,15 @@ def as_declared(profile: Profile, target: Mapping[str, Any]) -> tuple[Profile, P
     pydantic.ValidationError for a section that `read` would not have let pass.
     """
     written: Written = target.get(SECTION)
-    if "host" not in target or written == PROFILE:
+    if "host" not in target:
+        return profile, None
+    api = _api(target)
+    profile = _as_asked(profile, api)
+    if written == PROFILE:
         return profile, None
     said = Declares.model_validate(written or {})
+    if said.jobs is None and api.asks_after_s is not None:
+        said = said.model_copy(update={"jobs": True})  # whoever is asked after its work has jobs
     promises = Promises(
         known=frozenset(_known(said)),
         denied=frozenset(_denied(said)),
@@ -236,6 +244,22 @@ def as_declared(profile: Profile, target: Mapping[str, Any]) -> tuple[Profile, P
         where=_where(str(target.get("name") or "")),
     )
     return _mapped(profile, said), promises
+
+
+def _api(target: Mapping[str, Any]) -> Flavour:
+    """In which words the target is asked."""
+    kind = flavours.SEAM.get(str(target.get("flavour") or flavours.DEFAULT))
+    return kind.model_validate(dict(target.get("options") or {}))
+
+
+def _as_asked(profile: Profile, api: Flavour) -> Profile:
+    """With its durable jobs as this API is asked for them."""
+    if api.takes_steps or all(tenant.job is None for tenant in profile.tenants):
+        return profile
+    tenants = [
+        t if t.job is None else t.model_copy(update={"job": api.job_order(t.job)}) for t in profile.tenants
+    ]
+    return profile.model_copy(update={"tenants": tuple(tenants)})
 
 
 def _where(name: str) -> str:
@@ -269,6 +293,7 @@ def _known(said: Declares) -> Iterable[Truth]:
         Truth.MAX_REQUEST_TOKENS: said.max_request_tokens is not None,
         Truth.JOBS: bool(said.jobs),
         Truth.JOB_LEASES: isinstance(said.jobs, JobsPromise),
+        Truth.JOB_ETAS: bool(said.jobs) and "job_etas" not in said.without,
     }
     return [truth for truth, is_known in found.items() if is_known]
 
@@ -281,6 +306,7 @@ def _denied(said: Declares) -> Iterable[Truth]:
         Truth.IDEMPOTENCY_KEYS: said.idempotency_keys is False,
         Truth.JOBS: said.jobs is False,
         Truth.JOB_LEASES: said.jobs is False,
+        Truth.JOB_ETAS: said.jobs is False,
     }
     gone_without = [truth for word in said.without for truth in WITHOUT[word]]
     return [*gone_without, *(truth for truth, is_denied in found.items() if is_denied)]
