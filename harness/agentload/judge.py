@@ -167,7 +167,7 @@ def _missing(check: Check, run: Run) -> str | None:
     if (check.needs_ledger or check.needs_attribution) and not run.ledger_available:
         mend = run.no_ledger_because or "put agentload's provider behind the gateway"
         if run.interrupted is not None and not run.no_ledger_because:
-            mend = f"it is fetched at the end, before which the run ended ({run.interrupted})"
+            mend = "it is fetched at the end, before which the run ended"
         return f"this check rests on our provider's ledger, and the run has none: {mend}"
     answered = any(record.outcome is Outcome.ANSWERED for record in run.records)
     if check.needs_ledger and answered and not run.ledger:
@@ -230,14 +230,16 @@ _Doubt = Callable[[str, Check, Verdict, _Views], "str | None"]
 
 
 def _cut_short(_name: str, check: Check, verdict: Verdict, views: _Views) -> str | None:
-    """A pass needs the phases it speaks of; a failure stands on what there was."""
+    """A pass needs the phases it speaks of; a failure stands on what there was.
+
+    What ended the run is said once, beside the verdict over all, and not by each of its checks.
+    """
     if views.run.interrupted is None or verdict.status is Status.FAILED:
         return None
     for phase in _phases_named(check) or counted_phases(views.run):
         end = views.run.profile.phase_window_ns(phase)[1]
         if views.end_ns < end or phase in views.phases_with_unsent:
-            why = views.run.interrupted
-            return f"the run ended at {seconds(views.end_ns)} ({why}), before '{phase}' did: run it again"
+            return f"the run ended at {seconds(views.end_ns)}, before '{phase}' did: run it again"
     return None
 
 
@@ -258,8 +260,8 @@ def _bad_generator(_name: str, _check: Check, verdict: Verdict, views: _Views) -
     why = "; ".join(health.reasons) or f"{health.issued:,} of {health.scheduled:,} requests were sent"
     if views.run.interrupted is not None:
         return (
-            f"the run ended at {seconds(views.end_ns)} ({views.run.interrupted}), and what it sent until "
-            f"then cannot be trusted ({why}): run it again"
+            f"the run ended at {seconds(views.end_ns)}, and what it sent until then cannot be trusted "
+            f"({why}): run it again"
         )
     return (
         f"void, because the load was not generated as planned ({why}): use more workers or a quieter machine"

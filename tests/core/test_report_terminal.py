@@ -157,6 +157,23 @@ def test_an_interruption_is_said_once(reason: str, said: str) -> None:
     assert any("as planned until the interruption" in line for line in out)
 
 
+def test_one_sentence_of_several_checks_is_said_once_below_them() -> None:
+    names = ("provider-limit", "bounded-queue", "no-ghosts", "own-answer")
+    lost = [Verdict(check=name, status=Status.INCONCLUSIVE, because="no ledger") for name in names]
+    lost[2].because = "no departures"
+    out = printed(Result.of(report_run.run(), lost, Status.INCONCLUSIVE))
+    first = out.index("  ? provider-limit")
+    assert out[first : first + 7] == [
+        "  ? provider-limit",
+        "  ? bounded-queue",
+        "    no ledger",
+        "  ? no-ghosts",
+        "    no departures",
+        "  ? own-answer",
+        "    no ledger",
+    ]
+
+
 def test_calls_that_were_neither_admitted_nor_throttled_are_accounted_for() -> None:
     provider = Result.of(report_run.run(), [], Status.PASSED).summary["provider"]
     plain = text.provider_line(provider)

@@ -70,6 +70,8 @@ def _properties(summary: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "seed", summary["seed"]
     yield "fingerprint", summary["plan"]["fingerprint"]
     yield "driver", summary["driver"]
+    if summary["interrupted"]:
+        yield "interrupted", summary["interrupted"]
     for package, version in summary["versions"].items():
         yield f"version.{text.printable(package)}", version
 

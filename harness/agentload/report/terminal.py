@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     never_fail_on_letters(console)
     summary = result.summary
     console.print()
-    for check in summary["checks"]:
-        _print_check(check, console)
+    checks = summary["checks"]
+    for check, following in zip_longest(checks, checks[1:]):
+        _print_check(check, console, once=following is not None and _alike(check, following))
     _print_overall(summary, console)
     console.print()
     _print_tenants(summary, console)
@@ -46,8 +48,14 @@ def never_fail_on_letters(console: Console) -> None:
         reconfigure(errors="replace")
 
 
-def _print_check(check: Mapping[str, Any], console: Console) -> None:
-    """`✗ victim-latency  never (bound 2 ×, n 294)` and the sentence below it."""
+def _alike(check: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
+    """Whether all that is to be said of two checks is the same sentence, as where a run has no ledger."""
+    said = [(one["status"], one["because"], text.verdict_numbers(one)) for one in (check, following)]
+    return said[0] == said[1] and said[0][2] is None
+
+
+def _print_check(check: Mapping[str, Any], console: Console, *, once: bool = False) -> None:
+    """`✗ victim-latency  never (bound 2 ×, n 294)` and the sentence below it; `once`: the next says it."""
     status, severity = check["status"], check["severity"]
     symbols = text.ASCII_SYMBOLS if console.options.ascii_only else text.SYMBOLS
     line = Text("  ")
@@ -61,7 +69,8 @@ def _print_check(check: Mapping[str, Any], console: Console) -> None:
     else:
         console.print(line)
         console.print(_indented(around.strip(), 4, console))
-    console.print(_indented(text.printable(check["because"]), 4, console), style="dim")
+    if not once:
+        console.print(_indented(text.printable(check["because"]), 4, console), style="dim")
 
 
 def _numbers(check: Mapping[str, Any]) -> tuple[str, str]:
