@@ -36,7 +36,7 @@ unit: $(STAMP)  ## the quick tests alone
 live: $(STAMP)  ## the tests that start real processes, the minutes-long ones included
 	$(BIN)/python -m pytest -m "live or slow" -o addopts="-p no:locust --import-mode=importlib -ra"
 
-litellm: $(STAMP) $(LITELLM)/.installed  ## LiteLLM as a gateway and as a client, in an environment of its own: half an hour
+litellm: $(STAMP) $(LITELLM)/.installed  ## LiteLLM as a gateway and as a client, in an environment of its own: ten minutes
 	AGENTLOAD_LITELLM=$(abspath $(LITELLM)/bin/litellm) $(BIN)/python -m pytest tests/live/test_litellm.py \
 		tests/live/test_litellm_client.py -o addopts="-p no:locust --import-mode=importlib -ra"
 

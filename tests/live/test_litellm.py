@@ -6,7 +6,6 @@ profiles beside this file send few, and watch for as long as its limits count.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -19,6 +18,7 @@ from agentload import rundir
 from agentload.evidence.departures import departures
 from agentload.evidence.history import counted_records
 from agentload.model import Run
+from live_report import verdicts_of
 from real_gateways import free_port, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
@@ -27,8 +27,8 @@ WINDOW_S = 60
 """Of LiteLLM's limits, unless LITELLM_RATE_LIMIT_WINDOW_SIZE says another."""
 
 
-def judged(name: str, profile: str, folder: Path) -> tuple[dict[str, dict[str, Any]], Run]:
-    """The verdicts by check, and the run. Skips where the load was not as planned."""
+def judged(name: str, profile: str, folder: Path, *checks: str) -> tuple[dict[str, dict[str, Any]], Run]:
+    """The verdicts by check, and the run. Skips where the machine was too busy for these checks."""
     with running(name, folder / "gateway", free_port()) as target:
         path = PROFILES / f"few-requests-{profile}.yaml"
         command = [sys.executable, "-P", "-m", "agentload", "run", str(path), "--target", str(target)]
@@ -36,10 +36,7 @@ def judged(name: str, profile: str, folder: Path) -> tuple[dict[str, dict[str, A
             [*command, "--out", "run"], cwd=folder, capture_output=True, text=True, check=False
         )
     assert "Traceback" not in done.stderr, done.stderr
-    report: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
-    if not report["generator"]["trustworthy"]:
-        pytest.skip(f"this machine is too busy for a verdict: {report['generator']['reasons']}")
-    return {one["check"]: one for one in report["checks"]}, rundir.load(folder / "run")
+    return verdicts_of(folder / "run", *checks), rundir.load(folder / "run")
 
 
 def statuses(verdicts: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -47,7 +44,7 @@ def statuses(verdicts: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def test_with_a_limit_for_each_tenant_only_the_flood_is_refused(tmp_path: Path) -> None:
-    verdicts, run = judged("litellm, a small limit", "limits", tmp_path)
+    verdicts, run = judged("litellm, a small limit", "limits", tmp_path, "victim-goodput")
     assert statuses(verdicts)["victim-goodput"] == "passed", verdicts["victim-goodput"]
     refused = Counter(record.tenant for record in run.records if record.status == 429)
     assert set(refused) == {"flood"}
@@ -55,7 +52,7 @@ def test_with_a_limit_for_each_tenant_only_the_flood_is_refused(tmp_path: Path) 
 
 
 def test_with_one_limit_for_all_the_flood_takes_the_others_answers(tmp_path: Path) -> None:
-    verdicts, _ = judged("litellm, one limit for all", "limits", tmp_path)
+    verdicts, _ = judged("litellm, one limit for all", "limits", tmp_path, "victim-goodput")
     assert statuses(verdicts)["victim-goodput"] == "failed", verdicts["victim-goodput"]
 
 
