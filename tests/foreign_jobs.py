@@ -32,6 +32,7 @@ from typing import Any
 from process_facts import wait_until
 from real_gateways import free_port, listens
 
+JSON = {"Content-Type": "application/json"}
 WORKERS = 8
 COLUMNS = "ref text primary key, key text unique, body text, phase text, answer text"
 NAMES = """\
@@ -86,6 +87,14 @@ class Tasks:
         [(phase, answer)] = found
         return {"task": {"ref": ref, "phase": phase, "answer": answer and json.loads(answer)}}
 
+    def begin(self, ref: str, call: http.client.HTTPConnection) -> bool:
+        """A call is about to be made; not for a task that was aborted meanwhile."""
+        with self._lock:
+            [(phase,)] = self._db.execute("select phase from tasks where ref = ?", (ref,)).fetchall()
+            if phase != "aborted":
+                self.calls[ref] = call
+            return phase != "aborted"
+
     def abort(self, ref: str) -> dict[str, Any] | None:
         self.do("update tasks set phase = 'aborted' where ref = ? and phase in ('pending', 'working')", ref)
         with self._lock:
@@ -112,11 +121,9 @@ def work(tasks: Tasks, upstream: str) -> None:
         }
         try:
             call.connect()
-            with tasks._lock:
-                tasks.calls[ref] = call
-            call.request(
-                "POST", "/v1/chat/completions", json.dumps(chat), {"Content-Type": "application/json"}
-            )
+            if not tasks.begin(ref, call):
+                continue
+            call.request("POST", "/v1/chat/completions", json.dumps(chat), JSON)
             answer = call.getresponse()
             text = answer.read().decode()
         except (OSError, http.client.HTTPException):

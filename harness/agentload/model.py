@@ -329,6 +329,11 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     connection_reused: bool = False
     run: str | None = None
     """The run that it was a step of, as sent in `X-Run-Id`."""
+    called_off: int | None = None
+    """Its client left, and called the work off by a request of its own: the status of its answer, 0 where
+    none came. None: no such request was sent."""
+    silent: bool = False
+    """Its client left work that goes on until it is called off, and could not say so."""
 
 
 class CallEnding(StrEnum):

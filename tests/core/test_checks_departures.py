@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentload.checks import Check
 from agentload.checks.cancel_upstream import CancelUpstream
 from agentload.checks.no_ghosts import NoGhosts
 from agentload.evidence.departures import departures, grace_ns
@@ -43,6 +44,30 @@ def test_what_was_in_flight_or_queued_when_a_client_left() -> None:
     build.call(record, 10, 50, CallEnding.COMPLETED)  # it was over just then
     assert departures(run.records, build.ledger)[0].in_flight == []
     assert departures([build.answered("a", 0)], []) == []
+
+
+@pytest.mark.parametrize("check", [CancelUpstream(), NoGhosts()])
+def test_who_could_not_say_that_it_left_is_not_held_against_the_gateway(check: Check) -> None:
+    late = ghosts(30) if isinstance(check, NoGhosts) else leaving(*([500.0] * 30))
+    assert check.judge(late).status is FAILED
+    for record in late.records:
+        record.silent = True
+    verdict = check.judge(late)
+    assert verdict.status is INCONCLUSIVE
+    assert "left out: 30 who left work that is asked after" in verdict.because
+    assert "jobs.cancel" in verdict.because
+    for record in late.records:
+        record.silent, record.called_off = False, 204
+    assert check.judge(late).status is FAILED, "the gateway was told"
+
+
+def ghosts(count: int) -> Run:
+    """Clients leave a second after sending, and their calls come a second later."""
+    build = RunBuilder(profile(phases={"load": 60.0}, tenants={"a": 1.0}))
+    for k in range(count):
+        record = build.ended("a", 200.0 * k, Outcome.ABANDONED, after_ms=1_000)
+        build.call(record, 200.0 * k + 2_000, 200.0 * k + 2_050, CallEnding.COMPLETED)
+    return build.run()
 
 
 @pytest.mark.parametrize(

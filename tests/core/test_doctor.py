@@ -89,6 +89,7 @@ def polled(*known: Truth, **more: Any) -> Seen:
 
 
 POLLED = polled()
+LEFT_LATE = left_with(ended_ns=1_590_000_000).calls
 
 
 def finding(about: str, of: Seen) -> Finding:
@@ -142,6 +143,15 @@ def test_every_check_there_is_has_a_prospect() -> None:
         ("client leaves", left_with(ended_ns=1_590_000_000), Grade.NOTE, "goes on for 590 ms (completed)"),
         ("client leaves", left_with(ended_ns=None), Grade.NOTE, "still open"),
         ("client leaves", left_with(ended_ns=900_000_000), Grade.NOTE, "cannot be told"),
+        ("client leaves", polled(calls=LEFT_LATE, can_call_off=False), Grade.NOTE, "(jobs.cancel), so"),
+        (
+            "client leaves",
+            polled(
+                calls=LEFT_LATE, asked=tuple(msgspec.structs.replace(a, called_off=404) for a in SOUND.asked)
+            ),
+            Grade.NOTE,
+            "will fail (it was called off; the answer was 404)",
+        ),
         ("posted again", POLLED, Grade.NOTE, "no idempotency key is named (jobs.key)"),
         ("posted again", polled(job_key="X-Key"), Grade.GOOD, "by its X-Key"),
         ("refusals", seen(refused(5, retry_after=None)), Grade.NOTE, "Retry-After 1 × missing"),
@@ -186,6 +196,9 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("victim-goodput", told(), Chance.YES, ""),
         ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
         ("nothing-lost", POLLED, Chance.YES, ""),
+        ("no-ghosts", POLLED, Chance.YES, ""),
+        ("no-ghosts", polled(can_call_off=False), Chance.NO, "needs jobs.cancel in the target file"),
+        ("cancel-upstream", polled(can_call_off=False), Chance.NO, "needs jobs.cancel in the target file"),
         ("exactly-once", POLLED, Chance.YES, ""),
         ("exactly-once", polled(calls=(call(None, None), *CALLS[1:])), Chance.NO, "marker gets lost"),
         ("exactly-once", polled(external=True), Chance.NO, "provider is somebody else's"),

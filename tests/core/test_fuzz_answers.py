@@ -12,6 +12,7 @@ import pytest
 
 from agentload import behaviours, flavours
 from agentload.client.job_pursuit import JobPursuit, JobReply
+from agentload.client.job_words import words_of
 from agentload.client.job_writer import JobWriter
 from agentload.client.logical import AttemptStart, LogicalRequest
 from agentload.client.polling import Heard, Polling
@@ -275,6 +276,30 @@ def test_a_client_of_jobs_survives_any_view_of_its_job(count: int) -> None:
             status = 202 if ask.kind == "post" else 200
             pursuit.heard(now_ns, ask, JobReply(sent_ns=now_ns, status=status, body=body))
             body = next(views, first) if random.random() < 0.5 else JOB
+        record = pursuit.record()
+        assert msgspec.json.decode(msgspec.json.encode(record), type=type(record)) == record
+        assert record.eta_s is None or abs(record.eta_s) <= 1e9
+        accepted += record.accepted_ns is not None
+    assert accepted
+
+
+@RUNS
+def test_a_client_of_mapped_jobs_survives_any_view_of_them(count: int) -> None:
+    order, accepted = JobOrder(steps=(JobStep(chat=True),), deadline_s=10, grace_s=2), 0
+    names = {"state": "state", "eta_s": "eta_s", "position": "position", "key": "X-Key"}
+    target = Target(name="t", host="gw", port=1, path="/x", flavour="jobs", options={"jobs": names})
+    writer = JobWriter(target, 1)
+    for body in spoilt([JOB], HTTP_SCRAPS, count, seed=5):
+        pursuit, now_ns = JobPursuit(ARRIVAL, order, "k", 60 * NS, words_of(target)), NS
+        for _ in range(3):
+            if (ask := pursuit.next_ask()) is None:
+                break
+            request = writer.poll(ARRIVAL, ask.job_id, ask.path)
+            assert request.count(b"\r\n\r\n") == 1
+            assert request.partition(b"\r\n")[0].count(b" ") == 2
+            now_ns = max(now_ns, ask.due_ns) + 1
+            location = body[:40].decode("latin-1") if len(body) % 3 else None
+            pursuit.heard(now_ns, ask, JobReply(sent_ns=now_ns, status=200, body=body, location=location))
         record = pursuit.record()
         assert msgspec.json.decode(msgspec.json.encode(record), type=type(record)) == record
         assert record.eta_s is None or abs(record.eta_s) <= 1e9

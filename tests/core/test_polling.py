@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload.client.logical import AttemptResult, AttemptStart
-from agentload.client.polling import MOST_SILENT, Ask, Heard, Kind, Polling
+from agentload.client.polling import CANCEL_NS, MOST_SILENT, Ask, Heard, Kind, Polling
 from agentload.client.wire import Ending, ReplyReader
 from agentload.model import NS, Outcome
 from agentload.targets import Target
@@ -20,6 +20,21 @@ from fake_provider.words import filler
 SEQ = 77
 TEXT = ack(Marker(run=1, tenant=3, seq=SEQ, attempt=0, output_tokens=12)) + filler(6)
 TARGET = Target(name="t", host="gw", port=8080, path="/v1/jobs", flavour="jobs", options={"poll_s": 0.5})
+
+
+def with_names(**names: Any) -> Target:
+    return Target(
+        name="t", host="gw", port=8080, path="/x", flavour="jobs", options={"poll_s": 0.5, "jobs": names}
+    )
+
+
+def responses(*, cancels: bool) -> Target:
+    options = {"background": True, "cancels": cancels}
+    return Target(
+        name="t", host="gw", port=80, path="/v1/responses", flavour="openai-responses", options=options
+    )
+
+
 JSON = (b"content-type", b"application/json")
 ACCEPTED = {"id": "job_1", "state": "queued"}
 RESULT = {"choices": [{"message": {"content": TEXT}}], "usage": {"prompt_tokens": 24, "completion_tokens": 9}}
@@ -204,25 +219,73 @@ def test_a_client_that_has_waited_long_enough_abandons_it() -> None:
         life.answer(OPEN)
     assert (ask.kind, ask.due_ns) == (Kind.LEAVE, 35 * NS)
     life.polling.left()
-    assert ending(life.result()) == (Outcome.ABANDONED, 202, "timeout")
+    assert ending(called_off(life)) == (Outcome.ABANDONED, 202, "timeout")
 
 
-def test_a_client_that_leaves_on_purpose() -> None:
+def called_off(life: Life, status: int = 204, ending: Ending = Ending.COMPLETE) -> AttemptResult:
+    """After the client has left: the request that calls its work off, and this comes of it."""
+    ask = life.answer(b"", status, ending=ending)
+    assert (ask.kind, ask.due_ns, ask.method, ask.path) == (
+        Kind.CANCEL,
+        life.polling.until_ns,
+        "DELETE",
+        "/v1/jobs/job_1",
+    )
+    return life.result()
+
+
+def test_a_client_that_leaves_on_purpose_calls_its_work_off() -> None:
     life = Life(leave_s=0.7)
     life.answer(ACCEPTED, 202)
-    assert life.answer(OPEN).timeout_at_ns == round(5.7 * NS)
-    assert life.ask().due_ns == round(5.7 * NS)
+    life.answer(OPEN)
+    assert life.ask().kind is Kind.LEAVE
     life.polling.left()
-    assert ending(life.result()) == (Outcome.ABANDONED, 202, "left")
+    result = called_off(life)
+    assert ending(result) == (Outcome.ABANDONED, 202, "left")
+    assert (result.called_off, result.silent, life.polling.left_ns) == (204, False, life.polling.until_ns)
 
 
 def test_who_leaves_during_a_question_or_the_request_has_left() -> None:
     asking, begun = Life(leave_s=0.7), Life(leave_s=0.7)
     asking.answer(ACCEPTED, 202)
     asking.answer(ending=Ending.LEFT, error="timeout")
-    assert ending(asking.result()) == (Outcome.ABANDONED, 202, "left")
+    result = called_off(asking, ending=Ending.CUT)
+    assert ending(result) == (Outcome.ABANDONED, 202, "left")
+    assert (result.called_off, result.silent) == (0, False)
     begun.answer(ending=Ending.LEFT, error="timeout")
-    assert ending(begun.result()) == (Outcome.ABANDONED, 0, "timeout")
+    result = begun.result()
+    assert ending(result) == (Outcome.ABANDONED, 0, "timeout")
+    assert (result.called_off, result.silent) == (None, True), "nobody has told it the work's name"
+
+
+@pytest.mark.parametrize(
+    ("target", "request_line"),
+    [
+        (with_names(cancel="POST /x/{id}/abort"), ("POST", "/x/job_1/abort")),
+        (with_names(cancel=None, state="status"), None),
+        (responses(cancels=True), ("POST", "/v1/responses/job_1/cancel")),
+        (responses(cancels=False), None),
+    ],
+)
+def test_how_work_is_called_off_is_the_flavours(target: Target, request_line: tuple[str, str] | None) -> None:
+    life = Life(target, leave_s=0.3)
+    life.answer({"id": "job_1", "state": "open", "status": "queued"}, 202)
+    assert life.ask().kind is Kind.LEAVE
+    life.polling.left()
+    ask = life.polling.next_ask()
+    assert (None if ask is None else (ask.method, ask.path)) == request_line
+    assert target.api.can_call_off is (request_line is not None)
+    if ask is None:
+        assert life.result().silent
+
+
+def test_a_run_that_ends_while_work_is_called_off_changes_nothing() -> None:
+    life = Life(leave_s=0.7)
+    life.answer(ACCEPTED, 202)
+    life.ask()
+    life.polling.left()
+    life.polling.stopped()
+    assert life.result().outcome is Outcome.ABANDONED
 
 
 @pytest.mark.parametrize("during", ["request", "wait", "question"])
@@ -316,7 +379,8 @@ def test_whatever_comes_it_ends_once_in_time_and_is_named(
         asked += 1
         life.ask()
         assert ask.due_ns <= life.polling.until_ns
-        assert ask.due_ns <= ask.timeout_at_ns <= life.polling.until_ns
+        cancels = ask.kind is Kind.CANCEL
+        assert ask.due_ns <= ask.timeout_at_ns <= life.polling.until_ns + (CANCEL_NS if cancels else 0)
         if ask.kind is Kind.LEAVE:
             life.polling.left()
         else:
@@ -327,4 +391,5 @@ def test_whatever_comes_it_ends_once_in_time_and_is_named(
         assert asked < 500
     result = life.polling.result()
     assert result.outcome is not Outcome.UNFINISHED
+    assert (result.called_off is not None or result.silent) is (result.outcome is Outcome.ABANDONED)
     assert result.outcome is Outcome.ANSWERED or result.reason or result.status not in (0, 200, 202)

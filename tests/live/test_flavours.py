@@ -126,7 +126,9 @@ def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> 
         found = found_at(provider.url, provider, FLAVOURS[name], tmp_path)
     streams, leaves = found["streaming"], found["client leaves"]
     assert streams.grade is (Grade.GOOD if name in ("responses", "messages") else Grade.NOTE)
-    assert ("cancel-upstream will fail" in leaves.said) is (name in ("background", "jobs")), leaves
+    assert "cancel-upstream will fail" not in leaves.said, leaves
+    assert (leaves.grade is Grade.GOOD) is (name != "jobs"), leaves
+    assert ("no request calls work off (jobs.cancel)" in leaves.said) is (name == "jobs"), leaves
 
 
 @pytest.mark.slow
@@ -139,3 +141,4 @@ def test_the_reference_gateway_is_asked_in_all_that_it_speaks(tmp_path: Path) ->
                 url, provider, f"flavour: {flavour}\nheaders: {{X-Tenant: '{{tenant}}'}}\n", tmp_path
             )
             assert found["streaming"].grade is (Grade.NOTE if flavour == "jobs" else Grade.GOOD)
+            assert found["client leaves"].grade is Grade.GOOD, "also of jobs, which are called off"

@@ -52,6 +52,44 @@ def test_durable_jobs_of_a_gateway_that_is_killed_by_its_file(tmp_path: Path) ->
     assert {name: found[name]["status"] for name in names} == dict.fromkeys(names, PASSED), found
 
 
+LEAVERS = """\
+name: leavers
+about: Clients of jobs that leave, at work and in the queue.
+phases: [{name: load, seconds: 6}]
+provider: {slots: 64, latency: {first_token_ms: 500, first_token_cv: 0, inter_token_ms: 5}}
+tenants:
+  - name: app
+    arrivals: {kind: bursts, size: 40, every_s: 1, spread_s: 0.1}
+    workload: {kind: fixed, input_tokens: 24, output_tokens: 8, max_tokens: 16}
+    client: {kind: quitter, leave_s: 0.4}
+checks: [cancel-upstream, no-ghosts]
+drain_s: 5
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("words", "cancel", "expected"),
+    [
+        ((), "cancel: POST /tasks/{id}/abort", PASSED),
+        (("--deaf",), "cancel: POST /tasks/{id}/abort", FAILED),
+        ((), "cancel: null", "inconclusive"),
+    ],
+    ids=["heard", "deaf", "unmapped"],
+)
+def test_is_work_called_off_whose_client_has_left(
+    tmp_path: Path, words: tuple[str, ...], cancel: str, expected: str
+) -> None:
+    """Eight workers take 0.54 s for a call: of 40 at once, eight are at work and the others wait."""
+    (tmp_path / "leavers.yaml").write_text(LEAVERS)
+    with serving_jobs(tmp_path / "gateway", *words, more=f"  {cancel}\n") as gateway:
+        found = run_against(gateway.target, "leavers.yaml", tmp_path)
+    for name in ("cancel-upstream", "no-ghosts"):
+        assert found[name]["status"] == expected, found
+    if expected == "inconclusive":
+        assert "jobs.cancel of the target file" in found["cancel-upstream"]["because"]
+
+
 JOBS = """\
 name: one-call
 about: Jobs through two kills.

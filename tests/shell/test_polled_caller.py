@@ -48,7 +48,7 @@ class Gateway:
     def send(self, tenant: str, request: bytes, timeout_at_ns: int, reader: ReplyReader) -> Exchange:
         self.asked.append(request.partition(b" HTTP")[0].decode())
         now_ns = self.clock.now_ns()
-        if len(self.asked) > self.hangs_at:
+        if len(self.asked) > self.hangs_at and request.startswith(b"GET"):
             gevent.sleep((timeout_at_ns - now_ns) / 1e9)
             return Exchange(now_ns, now_ns, self.clock.now_ns(), failure=Failure.TIMEOUT)
         status, body = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -88,7 +88,9 @@ def test_a_client_leaves_when_its_patience_ends_also_during_a_question() -> None
         call = begin(gateway, 20, leave_s=0.15)()
         assert (call.result.outcome, call.result.reason) == (Outcome.ABANDONED, "left")
         assert 140_000_000 < call.ended_ns - began_ns < 5_000_000_000
-    assert len(hanging.asked) == 2
+        assert gateway.asked[-1] == "DELETE /v1/jobs/j"
+        assert call.result.called_off == (200 if gateway is waiting else 202)
+    assert len(hanging.asked) == 3
     assert begin(Gateway((202, OPEN)), 0.1)().result.reason == "timeout"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agentload.checks import Check
-from agentload.evidence.departures import MS, departures, grace_ns
+from agentload.checks import Check, Need
+from agentload.evidence.departures import MS, departures, grace_ns, silence
 from agentload.evidence.hidden_queue import depth_steps
 from agentload.evidence.history import counted_records
 from agentload.evidence.statistics import enough
@@ -26,6 +26,7 @@ class NoGhosts(Check):
     a ghost. None is allowed. (Retries of the gateway's own for a client that has left count, too.)
     """
 
+    needs = frozenset({Need.DEPARTURES})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -46,7 +47,8 @@ class NoGhosts(Check):
             if call.arrived_ns > departure.at_ns + grace
         ]
         if not ghosts and not enough(len(queued), 50):
-            return undecided(self, _too_few_left(run, len(queued)), n=len(queued))
+            too_few = _too_few_left(run, len(queued)) + silence(counted_records(run))
+            return undecided(self, too_few, n=len(queued))
         because = f"{len(queued):,} clients left while their request was queued in the gateway; "
         if ghosts:
             worst = max(call.arrived_ns - departure.at_ns for departure, call in ghosts)
@@ -56,6 +58,7 @@ class NoGhosts(Check):
             )
         else:
             because += f"none of them reached the provider more than {milliseconds(grace)} later"
+        because += silence(counted_records(run))
         return conclude(
             self,
             Status.FAILED if ghosts else Status.PASSED,

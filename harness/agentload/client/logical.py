@@ -74,6 +74,10 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     connection_reused: bool = False
     stream: bool | None = None
     """Whether a stream was asked for; None: as planned."""
+    called_off: int | None = None
+    """As of `RequestRecord`."""
+    silent: bool = False
+    """As of `RequestRecord`."""
 
 
 class LogicalRequest:
@@ -193,4 +197,6 @@ class LogicalRequest:
             worker=result.worker,
             connection_reused=result.connection_reused,
             run=arrival.run,
+            called_off=result.called_off,
+            silent=result.silent,
         )

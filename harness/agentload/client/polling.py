@@ -4,12 +4,14 @@ Shared by the live worker and the doctor, which only wait and send:
 
     polling = Polling(target, start, now_ns)
     while (ask := polling.next_ask()) is not None:      # wait until ask.due_ns; LEAVE: `left()`, else send it
+                                                        # (CANCEL: with ask.method)
         polling.heard(now_ns, ask, heard)               # every answer is read by a reader of its own
     polling.result()                                    # of the attempt as a whole
 
 A request that is turned away is refused as any other. A question that brings no answer, or none that can be
 understood, is asked again, later each time, `MOST_SILENT` times in a row; then the attempt has failed
-(`poll-503`). A client loses patience as it does with any answer: the attempt is abandoned. An end that is no
+(`poll-503`). A client loses patience as it does with any answer: the attempt is abandoned, and the work is
+called off by a request of its own, where the flavour has one. An end that is no
 result keeps the status that the request was accepted with: nothing was wrong with the answer that tells it.
 """
 
@@ -33,6 +35,8 @@ LONGEST_WAIT_NS = 2 * NS
 """Between two of them."""
 LONGEST_PROMISE_S = 60.0
 """Of a Retry-After of an answer to a question, as far as it is obeyed."""
+CANCEL_NS = 5 * NS
+"""How long the answer to one that calls work off is waited for."""
 POLL_NS = 10 * NS
 """How long the answer to one question is waited for."""
 TIMEOUT = "timeout"
@@ -50,6 +54,8 @@ class Kind(StrEnum):
     POLL = "poll"
     LEAVE = "leave"
     """The client has lost its patience."""
+    CANCEL = "cancel"
+    """It has left, and calls its work off."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -61,6 +67,7 @@ class Ask(msgspec.Struct, frozen=True):
     """When its answer is no longer waited for."""
     path: str = ""
     """Whom a question goes to."""
+    method: str = "GET"
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,11 +96,16 @@ class Polling:
         self._why_left = LEFT if leave_ns < start.timeout_at_ns else TIMEOUT
         self._next: Ask | None = Ask(Kind.BEGIN, now_ns, self.until_ns)
         self._path = ""
+        self._cancel: tuple[str, str] | None = None
+        """Method and path of what calls the work off."""
         self._silent = 0
         self._begun: Heard | None = None
         self._last: Heard | None = None
         self._outcome: Outcome | None = None
         """Of an end that no status says."""
+        self.left_ns: int | None = None
+        """When the client has left; None: it has not."""
+        self._called_off: int | None = None
         self.polls = 0
         """Questions that were asked."""
 
@@ -107,20 +119,25 @@ class Polling:
         if ask.kind is Kind.BEGIN:
             self._begun = self._last = heard
             self._on_begun(now_ns, heard)
+        elif ask.kind is Kind.CANCEL:
+            self._called_off = heard.reader.status if heard.ending is Ending.COMPLETE else 0
         else:
             self.polls += 1
             self._on_answer(now_ns, ask, heard)
 
     def left(self) -> None:
         """The client went away at `until_ns`."""
-        self._next = None
+        self._next, self.left_ns = None, self.until_ns
+        if self._cancel is not None:
+            method, path = self._cancel
+            self._next = Ask(Kind.CANCEL, self.until_ns, self.until_ns + CANCEL_NS, path, method)
         if self._begun is not None:
             self._last = msgspec.structs.replace(self._begun, ending=Ending.LEFT, error=self._why_left)
 
     def stopped(self) -> None:
         """The run is over."""
         self._next = None
-        if self._begun is not None:
+        if self._begun is not None and self.left_ns is None:
             self._last = msgspec.structs.replace(self._begun, ending=Ending.OPEN, error=None)
 
     def result(self, worker: int = 0) -> AttemptResult:
@@ -135,7 +152,13 @@ class Polling:
             worker=worker,
             connection_reused=begun.reused,
         )
-        return result if self._outcome is None else msgspec.structs.replace(result, outcome=self._outcome)
+        left = result.outcome is Outcome.ABANDONED
+        return msgspec.structs.replace(
+            result,
+            outcome=self._outcome or result.outcome,
+            called_off=self._called_off,
+            silent=left and self._called_off is None,
+        )
 
     # ----------------------------------------------------------------- the request
 
@@ -151,8 +174,13 @@ class Polling:
             reader.status = reader.status if reader.status != 200 else 202
             reader.fail("answer-without-id")
             return
-        self._path = path
+        self._path, self._cancel = path, self._called_off_at(standing)
         self._ask_after(now_ns, self._interval_ns, reader)
+
+    def _called_off_at(self, standing: Standing | None) -> tuple[str, str] | None:
+        if standing is None or not standing.id or len(standing.id) > _MOST_ID:
+            return None
+        return self._flavour.cancel_at(self._target.path, quote(standing.id, safe="~"))
 
     # ----------------------------------------------------------------- questions
 

@@ -76,6 +76,11 @@ class RequestWriter:
         """A question after work that a request has begun. Raises as `write` does."""
         return plain_head(self._target, "GET", path, arrival)
 
+    def write_cancel(self, arrival: Arrival, method: str, path: str) -> bytes:
+        """What calls such work off. Raises as `write` does."""
+        own = [] if method == "DELETE" else [("Content-Length", "0")]
+        return plain_head(self._target, method, path, arrival, own)
+
     def _write_head(self, kind: _Kind) -> tuple[str, str]:
         """Up to the length of the body, and after it."""
         tenant, service_class, workflow, stream, attempt = kind

@@ -119,6 +119,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             calls=() if stage.control is None else _calls(stage),
             streams=target.api.streams,
             asks_after=target.api.asks_after_s is not None,
+            can_call_off=target.api.can_call_off,
             job_key=target.api.key_field,
             external=stage.control is None,
             upstream_keys=None if stage.control is None else _upstream_keys(stage.control),

@@ -92,7 +92,10 @@ class Asker:
             if ask.kind is AskKind.LEAVE:
                 polling.left()
                 hearing.ended_ns = time.monotonic_ns()
-                break
+                continue
+            if ask.kind is AskKind.CANCEL:
+                self._call_off(ask, arrival, polling)
+                continue
             hearing = self._hearing(arrival, leaves=leaves)
             failure = self._heard(self._asking(ask, arrival), hearing, ask.timeout_at_ns / 1e9)
             told = told or _tells_eta(self._target.api, hearing.reader.body)
@@ -100,6 +103,12 @@ class Asker:
             polling.heard(time.monotonic_ns(), ask, heard)
         asked = self._asked(kind, arrival, hearing, polling.result(), failure)
         return msgspec.structs.replace(asked, eta=told)
+
+    def _call_off(self, ask: Ask, arrival: Arrival, polling: Polling) -> None:
+        hearing = self._hearing(arrival, leaves=False)
+        request = self._writer.write_cancel(arrival, ask.method, ask.path)
+        self._heard(request, hearing, ask.timeout_at_ns / 1e9)
+        polling.heard(time.monotonic_ns(), ask, Heard(reader=hearing.reader, ending=hearing.ending))
 
     def _hearing(self, arrival: Arrival, *, leaves: bool) -> _Hearing:
         api = self._target.api
@@ -166,6 +175,7 @@ class Asker:
             reason=result.reason,
             usage=result.input_tokens is not None,
             own_answer=result.own_answer,
+            called_off=result.called_off,
             text_ns=tuple(hearing.reader.token_arrivals_ns),
             ended_ns=hearing.ended_ns,
             clock_skew_s=_skew_s(hearing.field("date"), hearing.began_epoch_s),

@@ -235,6 +235,15 @@ def _tells_etas(seen: Seen) -> _Special:
     return Chance.NO, "its jobs are told no ETA: jobs.eta_s says where one stands (or without: [job_etas])"
 
 
+def _hears_departures(seen: Seen) -> _Special:
+    if seen.can_call_off:
+        return None
+    return (
+        Chance.NO,
+        "needs jobs.cancel in the target file (or cancels: true): clients cannot say that they leave",
+    )
+
+
 def _may_be_killed(seen: Seen) -> _Special:
     return None if seen.can_be_killed else (Chance.NO, "needs process.restart in the target file")
 
@@ -251,6 +260,7 @@ _NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
     Need.JOBS: _has_jobs,
     Need.JOB_CALLS: _knows_jobs_calls,
     Need.ETAS: _tells_etas,
+    Need.DEPARTURES: _hears_departures,
     Need.GATEWAY_FAULTS: _may_be_killed,
     Need.HEALTH_PAGE: _has_health_page,
     Need.ACKNOWLEDGEMENT: _only_ours,

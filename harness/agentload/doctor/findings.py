@@ -203,8 +203,13 @@ def departure(seen: Seen) -> Finding:
             "client leaves", Grade.NOTE, "its call is still open at our provider: cancel-upstream will fail"
         )
     after_ns = call.ended_ns - one.ended_ns
+    if not seen.can_call_off and after_ns > 0:
+        said = "its call goes on: no request calls work off (jobs.cancel), so cancel-upstream is not judged"
+        return Finding("client leaves", Grade.NOTE, said)
     if after_ns > CLOSED_SOON_NS:
         said = f"its call goes on for {after_ns / 1e6:.0f} ms ({call.ending}): cancel-upstream will fail"
+        if one.called_off is not None:
+            said += f" (it was called off; the answer was {one.called_off or 'none'})"
         return Finding("client leaves", Grade.NOTE, said)
     if call.ending == "cancelled":
         return Finding("client leaves", Grade.GOOD, "its call ends at our provider, too")

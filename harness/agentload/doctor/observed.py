@@ -43,6 +43,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     usage: bool = False
     """The answer said how many tokens it was."""
     own_answer: bool | None = None
+    called_off: int | None = None
+    """Status of the request by which it called its work off; 0: no answer; None: it sent none."""
     eta: bool = False
     """It was told when its work will have ended."""
     text_ns: tuple[int, ...] = ()
@@ -78,6 +80,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the target's flavour has any."""
     asks_after: bool = False
     """Whether its answers are asked for."""
+    can_call_off: bool = True
+    """Whether a client that leaves can say so."""
     job_key: str | None = None
     """The header field by which it knows a job that is posted again; None: none is named."""
     external: bool = False

@@ -57,12 +57,15 @@ class PolledCaller:
                 heard, size = self._exchange(ask, arrival, marker, start)
                 body_bytes += size
                 polling.heard(clock.now_ns(), ask, heard)
-        return Call(polling.result(self._line.worker), clock.now_ns(), body_bytes)
+        ended_ns = clock.now_ns() if polling.left_ns is None else polling.left_ns
+        return Call(polling.result(self._line.worker), ended_ns, body_bytes)
 
     def _exchange(self, ask: Ask, arrival: Arrival, marker: Marker, start: AttemptStart) -> tuple[Heard, int]:
         reader, began_ns = self._line.reader(arrival), self._line.clock.now_ns()
         if ask.kind is Kind.BEGIN:
             request = self._writer.write(arrival, marker, began_ns, start)
+        elif ask.kind is Kind.CANCEL:
+            request = self._writer.write_cancel(arrival, ask.method, ask.path)
         else:
             request = self._writer.write_poll(arrival, ask.path)
         try:

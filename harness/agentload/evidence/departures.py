@@ -40,13 +40,27 @@ class Departure(msgspec.Struct, frozen=True, gc=False):
 
 
 def departures(records: Iterable[RequestRecord], ledger: Iterable[LedgerEntry]) -> list[Departure]:
-    """Every attempt that its client abandoned, in the order of the records."""
+    """Every attempt that its client abandoned, in the order of the records.
+
+    Left out is whoever could not say so: work that is asked after goes on until it is called off.
+    """
     calls = calls_by_attempt(ledger)
     return [
         Departure(record, calls.get((record.seq, record.attempt), []))
         for record in records
-        if record.outcome is Outcome.ABANDONED
+        if record.outcome is Outcome.ABANDONED and not record.silent
     ]
+
+
+def silence(records: Iterable[RequestRecord]) -> str:
+    """What to say of those who are left out for that; empty where nobody is."""
+    count = sum(record.silent for record in records)
+    if not count:
+        return ""
+    return (
+        f"; left out: {count:,} who left work that is asked after, without a request to call it off "
+        "(jobs.cancel of the target file, or before they were told its id)"
+    )
 
 
 def grace_ns(rtt_ms: float, grace_ms: float) -> int:

@@ -147,6 +147,17 @@ class Flavour(Noun, ABC):
         """Where it is asked after; `path` is where it was begun, `name` its id, fit for a path."""
         return f"{path}/{name}"
 
+    def cancel_at(self, path: str, name: str) -> tuple[str, str] | None:  # noqa: ARG002
+        """Method and path of the request by which a client that leaves calls such work off; None: there is
+        none. `path` and `name` as above."""
+        return None
+
+    @property
+    def can_call_off(self) -> bool:
+        """Whether who leaves can say so: a connection that closes says it of an answer that comes with the
+        request, and nothing of work that is asked after."""
+        return self.asks_after_s is None or self.cancel_at("/", "1") is not None
+
     @cached_property
     def more(self) -> str:
         """The fields of `body`, as they follow others in a JSON object."""

@@ -33,6 +33,13 @@ def _is_field(name: str) -> str:
     return name
 
 
+def _is_cancel(text: str) -> str:
+    method, _, path = text.partition(" ")
+    if method not in ("DELETE", "POST", "PUT", "PATCH"):
+        raise ValueError("must be a method and a path with {id} in it, such as DELETE /v1/jobs/{id}")
+    return f"{method} {_is_poll(path)}"
+
+
 class Names(Noun):
     """`jobs:` of a target file, each name as that gateway has it:
 
@@ -52,6 +59,9 @@ class Names(Noun):
     poll: Annotated[str, AfterValidator(_is_poll)] | None = None
     """Where a job is asked after; None: at its id below the path where it was posted, or where the `Location`
     of the 202 says if there is no id in its body."""
+    cancel: Annotated[str, AfterValidator(_is_cancel)] | None = None
+    """How a client that leaves calls its job off: `DELETE /predictions/{id}`, or `POST` and a path. None: it
+    cannot. (Our own gateway's is DELETE.)"""
     id: Place = "id"
     state: Place = "state"
     done: tuple[str, ...] = Field(default=("completed",), min_length=1)
@@ -145,6 +155,15 @@ class Jobs(Flavour):
         """As the target says it, or below the path."""
         poll = self.jobs.poll
         return super().poll_path(path, name) if poll is None else poll.replace("{id}", name)
+
+    def cancel_at(self, path: str, name: str) -> tuple[str, str] | None:
+        """As the target says, or the protocol."""
+        if self.takes_steps:
+            return "DELETE", self.poll_path(path, name)
+        if self.jobs.cancel is None:
+            return None
+        method, _, where = self.jobs.cancel.partition(" ")
+        return method, where.replace("{id}", name)
 
     def _progress(self, state: str | None) -> Progress | None:
         if not state:

@@ -75,6 +75,9 @@ class OpenaiResponses(Flavour):
     poll_s: float = Field(default=0.5, gt=0, le=60)
     """From an answer to the next question, in the background."""
 
+    cancels: bool = True
+    """A client that leaves says so: `POST …/{id}/cancel`. Nothing else ends a response in the background."""
+
     @property
     def streams(self) -> bool:
         """Not in the background."""
@@ -122,6 +125,10 @@ class OpenaiResponses(Flavour):
                 _say(part.text, heard)
         if not response.output:
             heard.fail("answer-without-output")
+
+    def cancel_at(self, path: str, name: str) -> tuple[str, str] | None:
+        """As documented, if clients do so here."""
+        return ("POST", f"{path}/{name}/cancel") if self.cancels else None
 
     def standing(self, data: bytes | bytearray) -> Standing:
         """By its `status`."""

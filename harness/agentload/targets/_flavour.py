@@ -11,7 +11,7 @@ from agentload.targets._urls import api_path
 from agentload.validation import validate
 from agentload.yaml_positions import Document, shown
 
-KEYS = ("body", "background", "poll_s", "jobs", "http")
+KEYS = ("body", "background", "cancels", "poll_s", "jobs", "http")
 """What the bundled flavours add to a target file."""
 
 

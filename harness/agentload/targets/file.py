@@ -41,6 +41,7 @@ class _Source(Noun):
     path: str | None = None
     body: Any = None
     background: Any = None
+    cancels: Any = None
     poll_s: Any = None
     jobs: Any = None
     http: Any = None
