@@ -205,6 +205,8 @@ class Recording:
             case protocol.Done():
                 self.manifest.interrupted = self.manifest.interrupted or event.interrupted
                 self._user_errors = event.user_errors
+                if event.ended_by_users is not None:
+                    self.ended_by = self.ended_by or InconclusiveError(event.ended_by_users)
             case protocol.MasterReady():
                 if self.options.locust_web:
                     self.console.print(f"Locust's web UI: http://127.0.0.1:{self.options.locust_web}")

@@ -83,6 +83,42 @@ def test_a_file_that_cannot_be_imported_is_one_line_and_nothing_is_started(tmp_p
     assert not (tmp_path / "run").exists()
 
 
+LEAVER = """
+
+class Leaver(Quick):
+    def on_stop(self) -> None:
+        sys.exit(9)
+
+    @task
+    def leave(self) -> None:
+"""
+WAYS_OUT = {
+    "sys.exit": ("sys.exit(3)", "SystemExit: 3"),
+    "quit": ("self.environment.runner.quit()", "calls runner.quit()"),
+    "spawned": ("gevent.spawn(sys.exit, 4).join()", "SystemExit: 4"),
+}
+
+
+@pytest.mark.parametrize(
+    "way", ["sys.exit", *(pytest.param(w, marks=pytest.mark.slow) for w in ("quit", "spawned"))]
+)
+def test_users_that_end_the_test_end_the_run_with_a_report_that_names_them(tmp_path: Path, way: str) -> None:
+    call, said = WAYS_OUT[way]
+    users = f"import sys\n\nimport gevent\n{USERS}{LEAVER}        {call}\n"
+    text = PROFILE.replace("class: Quick", "class: Leaver").replace("seconds: 2", "seconds: 20")
+    code, output = run(tmp_path, text=text, users=users)
+    assert code == ExitCode.INCONCLUSIVE, output
+    recorded = rundir.load(tmp_path / "run")
+    at = "" if way == "spawned" else f":{users.count(chr(10))}"
+    because = f"the users of own (Leaver) ended the run: users.py{at}: {said}; to end one user alone, raise "
+    because += "StopUser"
+    assert recorded.interrupted == because
+    assert because in output
+    assert "lost" not in output
+    assert recorded.health.trustworthy
+    assert len(recorded.records) == len(recorded.ledger) + recorded.health.scheduled - recorded.health.issued
+
+
 FIXTURE = """\
 import time
 import gevent

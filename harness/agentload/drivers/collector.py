@@ -194,6 +194,11 @@ class Collector:
                 summed[line] = summed.get(line, 0) + n
         return summed
 
+    def ended_by_users(self) -> str | None:
+        """Whose own code wants the run to end, of the first worker that says so."""
+        said = (book.state.ended_by_users for book in self.workers.values())
+        return next((because for because in said if because is not None), None)
+
     def lateness(self) -> Recorder:
         """Of all tenants' attempts in recorded phases."""
         merged = Recorder()

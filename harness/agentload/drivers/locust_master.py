@@ -253,6 +253,8 @@ class Master:
     def _check_health(self, collector: Collector) -> None:
         if self._problem is not None:
             raise self._problem
+        if (ended := collector.ended_by_users()) is not None:
+            self.stop(ended)
         late = self._now_ns() > self._deadline_ns
         for peer in self._alive():
             because = peer.death() or ("it has not finished in time" if late else None)
@@ -273,6 +275,7 @@ class Master:
             records=self.collector.records,
             trustworthy=health.trustworthy,
             user_errors=self.collector.user_errors(),
+            ended_by_users=self.collector.ended_by_users(),
         )
 
     def _write(self, name: str, value: object) -> None:

@@ -21,8 +21,9 @@ _CONTEXT_PLACE = 3
 """Among the positional arguments of `client.request`, after method and url: name, catch_response, context."""
 
 
-def playing(base: Any, target: Target, watch: Watch) -> Any:
-    """A subclass of its own for the tenant: several may have users of one class."""
+def playing(base: Any, target: Target, watch: Watch, exited: Callable[[SystemExit], object]) -> Any:
+    """A subclass of its own for the tenant: several may have users of one class. `exited` is told of one that
+    calls `sys.exit()`."""
     trust = target.trust or Trust()
 
     def begin(self: Any, environment: Any) -> None:
@@ -38,9 +39,16 @@ def playing(base: Any, target: Target, watch: Watch) -> Any:
         watch.book.owners[greenlet] = watch
         return greenlet
 
+    def run(self: Any) -> None:
+        try:
+            base.run(self)
+        except SystemExit as error:  # anywhere else it would end this process
+            exited(error)
+
     made: dict[str, Any] = {
         "__init__": begin,
         "start": start,
+        "run": run,
         "host": target.base_url,
         "__module__": base.__module__,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from agentload.drivers.locust_common import CONTEXT, PLANNED
 from agentload.drivers.locust_user_class import playing
 from agentload.drivers.locust_users_file import load_class, where
 from agentload.drivers.locust_watch import Sending, Watch, WatchBook
+from agentload.drivers.locust_way_out import WayOut
 from agentload.drivers.part import OwnShare, Part
 from agentload.model import NS
 
@@ -61,11 +63,15 @@ class OwnUsers:
         self._slots: list[_Slot] = []
         self._classes: list[Any] = []
         for share in part.own:
-            played = playing(load_class(share.own), part.target, Watch(share, self.book))
+            exited = partial(self._exited, share)
+            played = playing(load_class(share.own), part.target, Watch(share, self.book), exited)
             environment.user_classes.append(played)
             self._classes.append(played)
             self._slots += [_Slot(share, number, played.__name__) for number in share.numbers]
+        self._way_out: WayOut | None = None
         if part.own:
+            mine, over = self._share_of_this_greenlet, self._is_over
+            self._way_out = WayOut(part.own, mine, environment.runner, over)
             environment.events.request.add_listener(self._on_request)
             environment.events.user_error.add_listener(self._on_error)
 
@@ -78,9 +84,20 @@ class OwnUsers:
         """Another run begins in this process: nothing of this one is to be heard any more."""
         for played in self._classes:
             self._environment.user_classes.remove(played)
+        if self._way_out is not None:
+            self._way_out.remove()
         if self._classes:
             self._environment.events.request.remove_listener(self._on_request)
             self._environment.events.user_error.remove_listener(self._on_error)
+
+    @property
+    def ended_by(self) -> str | None:
+        """Whose code wants the run to end, in words."""
+        return None if self._way_out is None else self._way_out.because
+
+    def exited(self, error: SystemExit) -> bool:
+        """A `sys.exit()` that came as far as this process's main greenlet; False: it is not of their code."""
+        return self._way_out is not None and self._way_out.exited(error)
 
     def run(self) -> None:
         """Every user in its tenant's phases; whatever is open at the horizon is unfinished."""
@@ -110,6 +127,9 @@ class OwnUsers:
         """None: the class cannot be made; its error is told of."""
         try:
             [user] = self._environment.runner.spawn_users({slot.class_name: 1})
+        except SystemExit as error:
+            self._exited(slot.share, error)
+            return None
         except Exception as error:
             self._note(slot.share, error, error.__traceback__)
             log.exception("a user of tenant %s cannot begin", slot.share.tenant.name)
@@ -133,6 +153,17 @@ class OwnUsers:
         while not self._stopped.is_set() and (left_ns := at_ns - self._clock.now_ns()) > 0:
             self._stopped.wait(left_ns / NS)
         return not self._stopped.is_set()
+
+    def _exited(self, share: OwnShare, error: SystemExit) -> None:
+        assert self._way_out is not None
+        self._way_out.exited(error, share)
+
+    def _is_over(self) -> bool:
+        return self._stopped.is_set() or self._clock.now_ns() >= self._end_ns
+
+    def _share_of_this_greenlet(self) -> OwnShare | None:
+        watch = self.book.of_this_greenlet()
+        return None if watch is None else watch.share
 
     # -- what Locust tells
 

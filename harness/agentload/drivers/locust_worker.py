@@ -125,6 +125,17 @@ class Worker:
         ):
             self.runner.register_message(message.value, handler, concurrent)
 
+    def work(self) -> None:
+        """Until the master lets us go."""
+        while True:
+            try:
+                self.runner.greenlet.join()
+            except SystemExit as error:
+                if self.own is None or not self.own.exited(error):
+                    raise
+            else:
+                return
+
     def run_share(self) -> None:
         """Play the share: called by Locust's one user, once the master has had it spawned."""
         if self.part is None or self.own is None or self.load is not None:
@@ -291,6 +302,7 @@ class Worker:
             scheduled=self.load.scheduled + self.own.book.issued,
             issued=self.load.issued + self.own.book.issued,
             user_errors=self.own.errors,
+            ended_by_users=self.own.ended_by,
             capped=self.load.capped,
             peak_in_flight=self.load.peak_in_flight,
             cpu=cpu,
@@ -349,7 +361,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         worker = Worker()
         worker.connect(options.host, options.port)
-        worker.runner.greenlet.join()
+        worker.work()
     except (ConnectionError, KeyboardInterrupt) as error:
         sys.exit(f"agentload worker: master at {options.host}:{options.port}: {error or 'interrupted'}")
 

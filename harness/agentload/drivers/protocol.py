@@ -168,6 +168,8 @@ class WorkerState(msgspec.Struct, kw_only=True):
     host: str = ""
     user_errors: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """What tenants' own code raised, a line each, and how often."""
+    ended_by_users: str | None = None
+    """Whose own code wants the run to end, in words."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -261,6 +263,8 @@ class Done(msgspec.Struct, kw_only=True, tag_field="event", tag="done"):
     trustworthy: bool = False
     user_errors: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """Of all workers."""
+    ended_by_users: str | None = None
+    """Whose own code has ended it, in words."""
 
 
 class Failed(msgspec.Struct, kw_only=True, tag_field="event", tag="failed"):
