@@ -26,7 +26,7 @@ from agentload.evidence.unread_gauges import unread
 from agentload.evidence.verdicts import milliseconds, seconds
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
-from agentload.promises import is_not_asked, judged_without, undeclared
+from agentload.promises import judged_without, undeclared
 
 __all__ = ["explain", "judge", "overall"]
 
@@ -118,7 +118,7 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
     verdict.check, verdict.severity = spec.kind, check.severity
     promises = views.run.promises
     pageless = Need.HEALTH_PAGE in check.needs and not views.run.health_page
-    if pageless or (promises is not None and is_not_asked(check.rests(), promises)):
+    if pageless or not check.is_asked(views.run.shows, promises):
         verdict.severity = Severity.SHOULD  # shown all the same, so that nobody takes it for kept
     if missing := unread(views.run.gauges, check.needs_samples):
         verdict.because += f"; {missing}"

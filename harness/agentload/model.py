@@ -564,6 +564,8 @@ class Run(msgspec.Struct, kw_only=True):
     promises: Promises | None = None
     """What somebody's gateway is known to promise; `profile` is then as it says. None: the profile is what
     the gateway was told, as of the bundled one."""
+    shows: frozenset[str] | None = None
+    """Values of samples that somebody's gateway is said to show. None: the bundled one, which shows all."""
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
     """Versions, command line, machine: for reports, never for verdicts."""
 

@@ -55,6 +55,7 @@ from agentload.storage import (
     write_file,
 )
 from agentload.targets._declares import as_declared
+from agentload.targets._metrics import values_named
 
 __all__ = [
     "DamagedFileError",
@@ -322,6 +323,7 @@ def load(path: Path) -> Run:
         interrupted=_interrupted(manifest, recovered),
         gauges=manifest.gauges,
         promises=promises,
+        shows=values_named(manifest.target),
         meta=meta(manifest) | {"torn_lines": torn + torn_calls + torn_samples + torn_jobs + torn_tools},
     )
 

@@ -15,10 +15,11 @@ from agentload.checks import SEAM, Check
 from agentload.checks.bounded_queue import BoundedQueue
 from agentload.errors import ProfileError
 from agentload.judge import UNDECLARED, judge
-from agentload.model import Run, Spec, Status
+from agentload.model import Run, Severity, Spec, Status
 from agentload.promises import DENIED_BY, SAID_BY, WITHOUT, Promises, Truth
 from agentload.rundir import RunDir
 from agentload.targets._declares import as_declared
+from agentload.targets._metrics import values_named
 from fake_provider.config import ProviderConfig
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
@@ -243,6 +244,7 @@ def test_a_run_folder_keeps_what_was_declared(tmp_path: Path) -> None:
     assert loaded.promises is not None
     assert loaded.promises.known == {Truth.WEIGHTS, Truth.SLOTS}
     assert loaded.promises.where.endswith("gateway.yaml")
+    assert loaded.shows == set()
     assert [tenant.weight for tenant in loaded.profile.tenants] == [2, 2, 2, 1]
     assert loaded.plan == drawn
     again = targets.Target.from_dict(target.to_dict(), {})
@@ -334,3 +336,55 @@ def test_an_undecided_verdict_is_not_said_to_be_judged() -> None:
     status, because = status_of(check, declared(run, None))
     assert status is INCONCLUSIVE
     assert "judged without" not in because
+
+
+# --------------------------------------------------------------------------- what is not asked
+
+
+@pytest.mark.parametrize(
+    ("name", "shows", "section", "severity"),
+    [
+        ("observable", None, "profile", Severity.MUST),  # the bundled gateway's
+        (
+            "observable",
+            frozenset[str](),
+            "profile",
+            Severity.SHOULD,
+        ),  # has been told all, and counts otherwise
+        ("queue-age-alert", frozenset({"waiting"}), None, Severity.SHOULD),
+        ("queue-age-alert", frozenset({"waiting", "oldest_age_s"}), None, Severity.MUST),
+        (
+            "bounded-memory",
+            frozenset[str](),
+            None,
+            Severity.MUST,
+        ),  # it has memory, whether it shows it or not
+        ("retry-identity", frozenset[str](), None, Severity.SHOULD),
+        (
+            "retry-identity",
+            frozenset[str](),
+            {"max_attempts": 6},
+            Severity.SHOULD,
+        ),  # early retries are asked for
+        ("retry-identity", frozenset[str](), {"idempotency_keys": True}, Severity.MUST),
+        ("budget", frozenset[str](), None, Severity.MUST),
+    ],
+)
+def test_what_only_few_gateways_say_is_asked_of_these_alone(
+    name: str, shows: frozenset[str] | None, section: Any, severity: Severity
+) -> None:
+    check, run = SEAM.get(name).too_few()
+    spec = Spec(kind=name, params=check.model_dump(mode="json", exclude_defaults=True))
+    asked = run.profile.model_copy(update={"checks": (spec,)})
+    run = declared(msgspec.structs.replace(run, profile=asked, shows=shows), section)
+    [verdict] = judge(run)
+    assert (verdict.status, verdict.severity) == (INCONCLUSIVE, severity)
+
+
+def test_what_a_target_shows_is_what_its_file_names(tmp_path: Path) -> None:
+    metrics = "metrics: {url: /metrics, waiting: queue, queue_age_s: age}\n"
+    assert values_named({}) is None, "the bundled one"
+    assert values_named(target_with("", tmp_path).to_dict()) == set()
+    assert values_named(target_with("process: {pid: 12}\n", tmp_path).to_dict()) == {"resident_bytes"}
+    both = target_with(f"{metrics}process: {{pid: 12}}\n", tmp_path)
+    assert values_named(both.to_dict()) == {"waiting", "oldest_age_s", "resident_bytes"}

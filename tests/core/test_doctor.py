@@ -319,6 +319,15 @@ def test_a_target_without_a_health_page_is_not_asked_for_one() -> None:
     assert code(pageless, asks(Spec(kind="health-probe"))) is ExitCode.PASSED
 
 
+def test_what_only_few_gateways_say_is_asked_of_these_alone() -> None:
+    assert code(told(), asks(Spec(kind="retry-identity"))) is ExitCode.PASSED
+    alert, counters = asks(Spec(kind="queue-age-alert")), asks(Spec(kind="observable"))
+    assert code(SOUND, counters) is code(SOUND, alert) is ExitCode.PASSED
+    named = msgspec.structs.replace(SOUND, gauges_named=("waiting", "oldest_age_s"))
+    assert code(named, alert) is ExitCode.INCONCLUSIVE, "it is said to show them, and they cannot be read"
+    assert code(SOUND, asks(Spec(kind="bounded-memory"))) is ExitCode.INCONCLUSIVE
+
+
 def test_what_can_only_fail_without_our_ledger_makes_three() -> None:
     foreign = msgspec.structs.replace(SOUND, external=True, calls=(), upstream_keys=None)
     fails_only = next(

@@ -48,7 +48,7 @@ WRONG: dict[str, Section] = {
     },
     "weighted-fair": {"fairness": "tokens"},
     "priority-flood": {"slots": 16, "classes": GREEDY, "queue": {"requests": 10}},
-    "runaway-agent": {"budgets": {"run": {"tokens": 300}}, "queue": {"requests": 256}},
+    "runaway-agent": {"budgets": {"run": {"tokens": 300}}, "queue": {"requests": 256}, "max_attempts": 3},
     "noisy-neighbor": {
         "queue": {"requests": 30, "age_s": 1},
         "upstream": {"tokens_per_minute": 60_000, "bucket_s": 2},
@@ -66,10 +66,11 @@ RIGHT: dict[str, Section] = {
             "edges": {"requests_per_minute": 600, "burst_s": 2},
             "bulk": {"tokens_per_minute": 60_000, "burst_s": 4},
         },
+        "idempotency_keys": True,
     },
     "weighted-fair": {"tenants": GOLD | SILVER | BRONZE},
     "priority-flood": {"slots": 16, "classes": CLASSES, "queue": {"requests": 192, "age_s": 30}},
-    "runaway-agent": {"budgets": {"run": {"tokens": 1_000}}, "queue": {"requests": 64}},
+    "runaway-agent": {"budgets": {"run": {"tokens": 1_000}}, "queue": {"requests": 64}, "max_attempts": 6},
     "noisy-neighbor": {
         "queue": {"requests": 256, "age_s": 30},
         "upstream": {"tokens_per_minute": 153_600, "bucket_s": 2},
@@ -83,6 +84,7 @@ TABLE: dict[str, dict[str, tuple[Status, Status, Status]]] = {
     # check: (nothing declared, wrongly, rightly)
     "limit-edges": {
         "tenant-limit": (OPEN, FAIL, PASS),
+        "retry-identity": (OPEN, OPEN, PASS),
         "concurrency-cap": (OPEN, FAIL, PASS),
         "retry-after-present": (PASS, PASS, PASS),
         "retry-after-syntax": (PASS, PASS, PASS),
@@ -103,6 +105,7 @@ TABLE: dict[str, dict[str, tuple[Status, Status, Status]]] = {
     },
     "runaway-agent": {
         "budget": (OPEN, FAIL, PASS),
+        "retry-identity": (OPEN, FAIL, PASS),
         "status-codes": (PASS, PASS, PASS),
         "bounded-queue": (PASS, PASS, PASS),
         "no-starvation": (PASS, PASS, PASS),

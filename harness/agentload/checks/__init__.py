@@ -8,7 +8,7 @@ cannot fail: `agentload explain CHECK` prints it and a test judges it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agentload.extensive import Growth, grown
 from agentload.model import Run, Severity, Spec, Verdict
-from agentload.promises import Truth
+from agentload.promises import Promises, Truth, is_not_asked
 from agentload.registry import Seam
 
 
@@ -69,6 +69,9 @@ class Check(BaseModel, ABC):
     """True when it must know whose each provider call is: over 1 % unattributed makes it inconclusive."""
     needs_samples: ClassVar[tuple[str, ...]] = ()
     """Values of the gateway's samples without which nothing follows. A target's own are named in its file."""
+    only_where_said: ClassVar[bool] = False
+    """True when it is asked only of gateways that are said to show all of `needs_samples`, and to promise
+    something of what it rests on: of others the verdict, inconclusive, is shown and fails no run."""
     without_ledger: ClassVar[WithoutLedger] = WithoutLedger.NOTHING
     """What the judge believes of it where somebody else's provider stands behind the gateway."""
     zero_tolerance: ClassVar[bool] = False
@@ -101,6 +104,17 @@ class Check(BaseModel, ABC):
     def better(self) -> frozenset[Truth]:
         """`better_with`, without what this check has been told by its own parameters."""
         return self.better_with
+
+    def is_asked(self, shows: Collection[str] | None, promises: Promises | None) -> bool:
+        """Whether a gateway that shows these values (None: all) and promises so much (None: all that the
+        profile says) is asked for this, so that a run may fail for it, or end undecided."""
+        rests = self.rests()
+        if promises is not None and is_not_asked(rests, promises):
+            return False
+        if not self.only_where_said:
+            return True
+        is_shown = shows is None or set(self.needs_samples) <= set(shows)
+        return is_shown and (promises is None or not rests or bool(rests & promises.known))
 
     def scaled(self, by: Growth) -> Self:
         """The same question about a profile that is scaled so."""

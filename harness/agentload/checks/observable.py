@@ -36,6 +36,7 @@ class Observable(Check):
 
     stalls_only_worsen = True
     needs_samples = (_COUNTER,)
+    only_where_said = True
 
     def judge(self, run: Run) -> Verdict:
         """The most requests that any sample cannot account for."""
@@ -45,7 +46,7 @@ class Observable(Check):
             return undecided(
                 self,
                 f"{len(samples):,} samples of the gateway's counters and {n:,} requests: at least 3 and 20 "
-                "are needed (only the bundled gateway has these counters)",
+                "are needed (only the bundled gateway has these counters; no other is asked for them)",
                 n=n,
             )
         worst = max(map(unbalanced, samples), key=lambda off: off.requests)

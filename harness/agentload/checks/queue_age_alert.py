@@ -30,6 +30,7 @@ class QueueAgeAlert(Check):
 
     stalls_only_worsen = True
     needs_samples = (_AGE, _DEPTH)
+    only_where_said = True
 
     max_age_s: float = Field(default=2.0, gt=0)
     """The alert's threshold, scaled to a run of a minute."""
@@ -45,7 +46,10 @@ class QueueAgeAlert(Check):
         n = len(samples)
         if n < _LEAST_SAMPLES:
             return undecided(
-                self, f"{n:,} samples of the gateway's queue age: at least {_LEAST_SAMPLES} are needed", n=n
+                self,
+                f"{n:,} samples of what waits in the gateway, and its age: at least {_LEAST_SAMPLES} are "
+                "needed (of a target whose file names both below `metrics:`; no other is asked for them)",
+                n=n,
             )
         if not run.ledger_available:
             return undecided(self, "when work was stuck is known only with our provider's ledger", n=n)

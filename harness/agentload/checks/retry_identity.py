@@ -35,6 +35,7 @@ class RetryIdentity(Check):
     """
 
     rests_on = frozenset({Truth.IDEMPOTENCY_KEYS, Truth.MAX_ATTEMPTS})
+    only_where_said = True
     needs_ledger = True
     zero_tolerance = True
 

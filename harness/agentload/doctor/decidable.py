@@ -12,7 +12,7 @@ from agentload.checks import Check, Need, WithoutLedger
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
 from agentload.model import Outcome, Profile, Severity
-from agentload.promises import DENIED_BY, SAID_BY, Truth, denial, is_not_asked
+from agentload.promises import DENIED_BY, SAID_BY, Truth, denial
 from agentload.targets._metrics import GAUGES
 
 
@@ -57,8 +57,8 @@ def own_prospects(profile: Profile, seen: Seen) -> list[Prospect]:
 def _own(name: str, check: Check, seen: Seen) -> Prospect:
     found = _prospect(name, type(check), check.rests(), check.better(), seen)
     pageless = Need.HEALTH_PAGE in check.needs and not seen.health_page
-    asked = not pageless and (seen.promises is None or not is_not_asked(check.rests(), seen.promises))
     open_end = found.chance is Chance.NO or found.because == _FAILS_ONLY
+    asked = not pageless and check.is_asked(seen.gauges_named, seen.promises)
     lacking = open_end and asked and check.severity is Severity.MUST
     return msgspec.structs.replace(found, decides=not lacking)
 

@@ -6,7 +6,8 @@ A series is named as in Prometheus, `name{label="value",other=~"re.*"}`, or, in 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from pydantic import Field, field_validator, model_validator
@@ -22,6 +23,15 @@ _MATCHER = rf'({_NAME})\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"'
 _SELECTOR = re.compile(rf"({_NAME})\s*(?:\{{\s*((?:{_MATCHER}\s*,?\s*)*)\}})?")
 _STEP = r"(?:[A-Za-z0-9_-]+|\*)"
 _DOTTED = re.compile(rf"{_STEP}(?:\.{_STEP})*")
+
+
+def values_named(target: Mapping[str, Any]) -> frozenset[str] | None:
+    """What the file of this target (`Target.to_dict`) says may be read of it, named as in samples: its gauges
+    and its process's memory. None: the bundled gateway, which shows all that there is."""
+    if "host" not in target:
+        return None
+    page: Mapping[str, Any] = target.get("metrics") or {}
+    return frozenset(page.get("series", ())) | ({"resident_bytes"} if target.get("process") else set[str]())
 
 
 def key_of(value: str) -> str:
