@@ -42,12 +42,33 @@ http:
   input_tokens: usage.input_tokens
   output_tokens: usage.output_tokens
 """
+HTTP_STREAM = """
+flavour: http
+path: /v1/chat/completions
+http:
+  body:
+    model: "{model}"
+    messages: [{role: user, content: "{prompt}"}]
+    max_completion_tokens: "{max_tokens}"
+  text: choices.0.message.content
+  input_tokens: usage.prompt_tokens
+  output_tokens: usage.completion_tokens
+  stream:
+    ask: {stream: true, stream_options: {include_usage: true}}
+    text: choices.0.delta.content
+    ended: choices.0.finish_reason
+    done: "[DONE]"
+    input_tokens: usage.prompt_tokens
+    output_tokens: usage.completion_tokens
+"""
+STREAMING = ("responses", "messages", "http-stream")
 FLAVOURS = {
     "responses": "flavour: openai-responses",
     "background": "flavour: openai-responses\nbackground: true\npoll_s: 0.05",
     "messages": "flavour: anthropic-messages",
     "jobs": JOBS,
     "http": HTTP,
+    "http-stream": HTTP_STREAM,
 }
 FAULTS = [{"kind": "first-n-fail", "params": {"n": 3, "status": 500}}]
 
@@ -104,7 +125,7 @@ def test_every_attempt_is_in_the_ledger_and_ended_there_as_its_client_says(name:
     busy = 529 if name == "messages" else 503
     assert {record.status for record in kept} == {200, 500, busy}
     streamed = [r for r in kept if r.stream and r.outcome is Outcome.ANSWERED]
-    assert bool(streamed) is (name in ("responses", "messages"))
+    assert bool(streamed) is (name in STREAMING)
     assert all(r.first_token_ns is not None and r.first_token_ns < r.ended_ns for r in streamed)
 
 
@@ -125,7 +146,7 @@ def test_a_doctor_finds_the_same_in_every_flavour(name: str, tmp_path: Path) -> 
     with ProviderProcess() as provider:
         found = found_at(provider.url, provider, FLAVOURS[name], tmp_path)
     streams, leaves = found["streaming"], found["client leaves"]
-    assert streams.grade is (Grade.GOOD if name in ("responses", "messages") else Grade.NOTE)
+    assert streams.grade is (Grade.GOOD if name in STREAMING else Grade.NOTE)
     assert "cancel-upstream will fail" not in leaves.said, leaves
     assert (leaves.grade is Grade.GOOD) is (name != "jobs"), leaves
     assert ("no request calls work off (jobs.cancel)" in leaves.said) is (name == "jobs"), leaves

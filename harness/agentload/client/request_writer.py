@@ -10,13 +10,19 @@ from collections.abc import Sequence
 
 from agentload import __version__
 from agentload.client.logical import AttemptStart
-from agentload.flavours import openai_chat
+from agentload.flavours import Framing, openai_chat
 from agentload.model import Arrival, Job
 from agentload.targets import Target
 from fake_provider.marker import Marker, message
 
 MOST_HEADS = 10_000
 """Kinds of requests whose heads are kept: some tenants name a new workflow every time."""
+_ACCEPTS = {
+    Framing.SSE: "text/event-stream",
+    Framing.LINES: "application/x-ndjson, application/json;q=0.5",
+    Framing.TEXT: "*/*",
+}
+"""The media types of streams."""
 SEQ_BITS = 24
 """What a marker holds of a request's number."""
 _Kind = tuple[str, str, str, bool, int]
@@ -50,7 +56,6 @@ class RequestWriter:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._flavour = target.api
-        self._streams = self._flavour.streams
         self._heads: dict[_Kind, tuple[str, str]] = {}
         """What requests of a kind have in common. It holds keys: show it to nobody."""
 
@@ -64,7 +69,13 @@ class RequestWriter:
         job, target = arrival.job, self._target
         body = self._flavour.request_body(message(marker, job.input_tokens), arrival, target.model)
         said = marker.attempt if start is None or start.said_number is None else start.said_number
-        kind = (arrival.tenant, arrival.service_class, job.workflow, job.stream and self._streams, said)
+        kind = (
+            arrival.tenant,
+            arrival.service_class,
+            job.workflow,
+            self._flavour.as_stream(job.stream),
+            said,
+        )
         before_length, after_length = self._heads.get(kind) or self._write_head(kind)
         moving = job.tool_calls or job.deadline_ns is not None or arrival.run is not None
         own = _lines(target.moving_headers(arrival, now_ns)) if moving else ""
@@ -89,7 +100,7 @@ class RequestWriter:
             ("Host", target.authority),
             ("User-Agent", f"agentload/{__version__}"),
             ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream" if stream else "application/json"),
+            ("Accept", _ACCEPTS[self._flavour.framing] if stream else "application/json"),
             ("Accept-Encoding", "identity"),
         ]
         before_length = f"{self._flavour.method} {target.path} HTTP/1.1\r\n{_lines(fields)}Content-Length: "

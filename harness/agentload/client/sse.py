@@ -44,6 +44,10 @@ class EventParser:
             else:
                 self._kind = b""
 
+    def end(self) -> Iterator[Event]:
+        """Nothing: an event without its blank line is never dispatched."""
+        yield from ()
+
     def _lines(self, chunk: bytes) -> list[bytes]:
         """The lines that are complete now; what follows the last of them is kept, in pieces."""
         self._size += len(chunk)

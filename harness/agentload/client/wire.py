@@ -28,8 +28,9 @@ from agentload.client.request_writer import (
     idempotency_key,
     marker_of,
 )
-from agentload.client.sse import Event, EventParser
-from agentload.flavours import NOT_JSON, Flavour, Heard, error_name
+from agentload.client.sse import Event
+from agentload.client.stream_framing import StreamParser, parser_of
+from agentload.flavours import NOT_JSON, Flavour, Framing, Heard, error_name
 from agentload.flavours.openai_chat import OpenaiChat
 from agentload.model import Outcome
 from fake_provider.marker import decode_ack
@@ -122,6 +123,7 @@ class ReplyReader:
         "_answered_epoch_s",
         "_events",
         "_expected_seq",
+        "_fed_ns",
         "_fields",
         "_flavour",
         "_heard",
@@ -154,7 +156,8 @@ class ReplyReader:
         self._expected_seq = expected_seq % 2**SEQ_BITS
         self._fields: dict[str, str] = {}
         self._answered_epoch_s = 0.0
-        self._events: EventParser | None = None
+        self._events: StreamParser | None = None
+        self._fed_ns = 0
 
     def head(self, status: int, headers: Iterable[tuple[bytes, bytes]], now_epoch_s: float) -> None:
         """The status line and fields (not of 1xx answers). `now_epoch_s` is for dates in Retry-After."""
@@ -164,12 +167,12 @@ class ReplyReader:
             if (lower := name.lower()) in _FIELDS_READ:
                 key, text = lower.decode("ascii"), value.decode("latin-1").strip(" \t")
                 self._fields[key] = f"{self._fields[key]}, {text}" if key in self._fields else text
-        kind = self._fields.get("content-type", "text/event-stream" if self._stream else "")
-        if status == 200 and kind.lower().startswith("text/event-stream"):
-            self._events = EventParser()
+        if status == 200 and self._comes_as_stream():
+            self._events = parser_of(self._flavour.framing)
 
     def feed(self, data: bytes, now_ns: int) -> bool:
         """Bytes of the body, without transfer coding, cut anywhere. Returns `is_whole`."""
+        self._fed_ns = now_ns
         if self._events is not None:
             for event in self._events.feed(data):
                 self._on_event(event, now_ns)
@@ -247,10 +250,17 @@ class ReplyReader:
             own_answer=own,
             worker=worker,
             connection_reused=connection_reused,
-            stream=None if self._flavour.streams else False,
+            stream=None if self._flavour.streams and not self._flavour.only_streams else self._stream,
         )
 
     # ----------------------------------------------------------------------- streams
+
+    def _comes_as_stream(self) -> bool:
+        """Events say so by their media type; lines and text have none of their own, and come as asked."""
+        if self._flavour.framing is not Framing.SSE:
+            return self._stream
+        kind = self._fields.get("content-type", "text/event-stream" if self._stream else "")
+        return kind.lower().startswith("text/event-stream")
 
     def _on_event(self, event: Event, now_ns: int) -> None:
         try:
@@ -262,12 +272,24 @@ class ReplyReader:
             came_ns.append(now_ns)
         return None
 
+    def _on_last(self, event: Event) -> None:
+        """What stood at the end of the message, unfinished: whole it is an event, half it is no answer."""
+        try:
+            said = self._flavour.read_event(event.kind, event.data, self._heard)
+        except NOT_JSON:
+            self._heard.finished = False
+        else:
+            if said and self.token_arrivals_ns[-1:] != [self._fed_ns]:
+                self.token_arrivals_ns.append(self._fed_ns)
+
     # ----------------------------------------------------------------------- the end
 
     def _conclude(self, ending: Ending) -> bool:
         """Read a plain body now that all of it is there; True when the answer (or refusal) is whole."""
         ended = ending is Ending.COMPLETE
         if self._events is not None:
+            for event in self._events.end() if ended else ():
+                self._on_last(event)
             return self._heard.whole or (self._heard.finished and ended)
         if ended and self.status == 200:
             try:

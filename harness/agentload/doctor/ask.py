@@ -112,7 +112,7 @@ class Asker:
 
     def _hearing(self, arrival: Arrival, *, leaves: bool) -> _Hearing:
         api = self._target.api
-        reader = ReplyReader(arrival.job.stream and api.streams, arrival.seq, self._redact, api)
+        reader = ReplyReader(api.as_stream(arrival.job.stream), arrival.seq, self._redact, api)
         return _Hearing(reader, leaves=leaves)
 
     def _request(self, arrival: Arrival) -> bytes:

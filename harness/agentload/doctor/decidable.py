@@ -196,7 +196,7 @@ def _needs_promises(seen: Seen) -> _Special:
 
 
 def _needs_streams(seen: Seen) -> _Special:
-    streams = [one for one in seen.of(Kind.STREAMED) if "event-stream" in one.media_type]
+    streams = [one for one in seen.of(Kind.STREAMED) if "event-stream" in one.media_type or one.text_ns]
     return None if streams else (Chance.NO, "it does not stream")
 
 

@@ -181,7 +181,7 @@ def streaming(seen: Seen) -> Finding:
     if not streams:
         return Finding("streaming", Grade.UNSURE, "no stream was answered")
     times = streams[0].text_ns
-    if "event-stream" not in streams[0].media_type:
+    if "event-stream" not in streams[0].media_type and not times:
         return Finding(
             "streaming", Grade.NOTE, f"asked for, answered as {streams[0].media_type or 'nothing known'}"
         )

@@ -61,7 +61,6 @@ class Caller:
         self.jobs = JobCaller(target, profile, run_id, self)
         """For durable jobs, over the same connections."""
         self._flavour = target.api
-        self._streams = self._flavour.streams
         polled = self._flavour.asks_after_s is not None
         self._polled = PolledCaller(target, self._writer, self) if polled else None
 
@@ -103,7 +102,9 @@ class Caller:
 
     def reader(self, arrival: Arrival) -> ReplyReader:
         """Of one answer to this arrival's request."""
-        return ReplyReader(arrival.job.stream and self._streams, arrival.seq, self._redact, self._flavour)
+        return ReplyReader(
+            self._flavour.as_stream(arrival.job.stream), arrival.seq, self._redact, self._flavour
+        )
 
     def now_ns(self) -> int:
         """On the run's clock."""

@@ -53,6 +53,17 @@ class Heard:
         self.output_tokens = self.output_tokens if output_tokens is None else output_tokens
 
 
+class Framing(StrEnum):
+    """How a stream is cut into events."""
+
+    SSE = "sse"
+    """Server-sent events."""
+    LINES = "ndjson"
+    """A JSON document on each line."""
+    TEXT = "chunks"
+    """None: text as it comes."""
+
+
 class Progress(StrEnum):
     """How far work is that is asked after."""
 
@@ -102,6 +113,20 @@ class Flavour(Noun, ABC):
     def streams(self) -> bool:
         """Whether an answer can be had as a stream of events."""
         return True
+
+    @property
+    def only_streams(self) -> bool:
+        """Whether it answers with a stream whatever is asked."""
+        return False
+
+    @property
+    def framing(self) -> Framing:
+        """Of its streams."""
+        return Framing.SSE
+
+    def as_stream(self, stream: bool) -> bool:
+        """Whether a stream is to be expected, where the workload says `stream`."""
+        return self.streams and (stream or self.only_streams)
 
     @property
     def asks_after_s(self) -> float | None:
