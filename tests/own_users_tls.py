@@ -48,7 +48,7 @@ def main(port: str, ca: str, *client: str) -> None:
         heard: list[dict[str, Any]] = []
         environment = Environment()
         environment.events.request.add_listener(lambda heard=heard, **event: heard.append(event))
-        playing(kind, target, watch)(environment).client.get("/")
+        playing(kind, target, watch, sys.exit)(environment).client.get("/")
         [event] = heard
         print(kind.__name__, event["exception"] or event["response"].status_code)
 
