@@ -14,7 +14,7 @@ from rich.console import Console
 from agentload import checks, rundir, screen, targets
 from agentload.caps import MAX_ANSWER_BYTES
 from agentload.clock_alignment import ClockAlignment
-from agentload.drivers import protocol, target_probe
+from agentload.drivers import first_look, protocol, target_probe
 from agentload.drivers.foreign_hand import ForeignHand
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.gauges import Gauge, OwnGauge, gauge_of, missing_series
@@ -115,27 +115,33 @@ class Recording:
         return target
 
     def _probe(self, stage: Stage, target: Target) -> None:
-        """One careful request before the load: is the target there, and is our provider behind it?"""
+        """One careful request before the load: is the target there, is our provider behind it, and does it
+        speak as was said?"""
         if stage.control is not None:
             self.console.print(f"the provider behind it: {stage.provider_url}/v1", soft_wrap=True)
         request = targets.probe_request(target, self.prepared.profile)
         if target.health is not None:
             target_probe.await_ready(target)
-        reply = target_probe.ask(target, request)
+        reply = first_look.ask_until_served(target, request, lambda: self._interrupted is None)
         status = reply.status
         if stage.control is not None and status >= 500 and stage.calls_seen() == 0:
             target_probe.refuse_dead_upstream(request, status, stage.provider_url)
-        target_probe.refuse_no_api(request, reply)
+        if status in first_look.REFUSALS:
+            refused = f"the target refuses even one request before the load ({status})"
+            screen.warn(self.console, f"{refused}: what it answers is not known yet")
+        else:
+            target_probe.refuse_no_api(request, reply, needs_json=first_look.needs_json(target, reply))
         self._warn_of_series(target)
-        if stage.control is None:
-            return
-        if (status < 300 or status >= 500) and not _reached(stage, target):
+        served = stage.control is not None and not 300 <= status < 500
+        if served and not _reached(stage, target):
             raise UnreachableError(
                 f"the target gateway at {request.url}: answered {status}, but our provider saw nothing: "
                 f"is the gateway's upstream {stage.provider_url}?",
                 "--provider-port N says where ours listens; --provider URL names one that runs already",
             )
-        stage.begin_run()
+        first_look.refuse_other_words(target, request, reply)
+        if stage.control is not None:
+            stage.begin_run()
 
     def _warn_of_series(self, target: Target) -> None:
         for missing in missing_series(target):

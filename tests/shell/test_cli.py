@@ -284,6 +284,18 @@ class TestUnreachable:
         with web_page() as port:
             assert "HTML" in self.run(tmp_path, "--target", f"http://127.0.0.1:{port}")
 
+    def test_it_answers_in_the_words_of_another_api(self, tmp_path: Path) -> None:
+        body = b'{"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]}'
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+        with raw_server(head + b"Content-Length: %d\r\n\r\n" % len(body) + body) as port:
+            text = f"base_url: http://127.0.0.1:{port}\nprovider: external\n"
+            (tmp_path / "gateway.yaml").write_text(text)
+            said = self.run(tmp_path, "--target", "gateway.yaml", "--allow-cost")
+        assert (
+            "answered 200 in the words of anthropic-messages, and was asked in those of openai-chat (" in said
+        )
+        assert "say `flavour: anthropic-messages` in the target file" in said
+
     def test_the_providers_port_is_taken(self, tmp_path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = str(server.getsockname()[1])

@@ -151,7 +151,7 @@ def _reply(answer: Answer, body: bytes) -> Reply:
     fields = {name.lower(): value.decode("latin-1").strip() for name, value in reversed(answer.headers)}
     if fields.get(b"content-encoding", "identity").lower() != "identity":
         raise _Unusable("answered with a Content-Encoding that nobody asked for")
-    return Reply(answer.status, fields.get(b"content-type", ""), body)
+    return Reply(answer.status, fields.get(b"content-type", ""), body, fields.get(b"location", ""))
 
 
 def _left(until_s: float) -> float:

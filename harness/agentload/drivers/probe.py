@@ -42,6 +42,8 @@ class Reply(NamedTuple):
     kind: str
     """Its Content-Type; empty where it has none."""
     body: bytes
+    location: str = ""
+    """Where it points to; empty where it does not."""
 
     @property
     def text(self) -> str:

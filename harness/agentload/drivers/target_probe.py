@@ -16,6 +16,8 @@ AGAIN_S = 0.1
 _WHAT = "the target gateway"
 _NO_UPSTREAM = (502, 503, 504)
 _ONCE = Bounds(5.0, MIB)
+_PATIENT = Bounds(20.0, MIB)
+"""For a whole answer: a model may have to be loaded for the first one."""
 
 
 def chat_probe(target: Target, request: Probe) -> int:
@@ -34,10 +36,9 @@ def ask(target: Target, request: Probe) -> Reply:
     Raises UnreachableError when nothing listens, when it is not HTTP, or when the answer is too long or too
     slow.
     """
+    path = request.url.removeprefix(target.base_url)
     with Line(target.base_url, _WHAT, target.trust) as line:
-        return line.call(
-            request.method, request.url.removeprefix(target.base_url), request.headers, request.body
-        )
+        return line.call(request.method, path, request.headers, request.body, _PATIENT)
 
 
 def refuse_dead_upstream(request: Probe, status: int, provider_url: str) -> None:
@@ -52,7 +53,7 @@ def refuse_dead_upstream(request: Probe, status: int, provider_url: str) -> None
         )
 
 
-def refuse_no_api(request: Probe, reply: Reply) -> None:
+def refuse_no_api(request: Probe, reply: Reply, *, needs_json: bool = True) -> None:
     """Raises UnreachableError for a web page, a redirection, a path that is not there, or no JSON."""
     where = f"{_WHAT} at {request.url}: answered {reply.status}"
     if 300 <= reply.status < 400:
@@ -63,7 +64,8 @@ def refuse_no_api(request: Probe, reply: Reply) -> None:
         raise UnreachableError(f"{where}: are the tenants' keys known to it?")
     if reply.status in (404, 405):
         raise UnreachableError(f"{where}: is the path right?")
-    _refuse_other_than_json(reply, where)
+    if needs_json:
+        _refuse_other_than_json(reply, where)
 
 
 def await_ready(target: Target, seconds: float = READY_S) -> None:

@@ -100,6 +100,8 @@ class Flavour(Noun, ABC):
     """Header fields that every request has, unless the target names them."""
     writes: ClassVar[frozenset[str]] = frozenset()
     """What of a body is not the target's to say."""
+    mark: ClassVar[tuple[str, str] | None] = None
+    """A field by which a whole answer tells its API, and its value; None: there is none."""
 
     body: dict[str, Any] = Field(default_factory=dict)
     """More fields for every request's body."""
@@ -198,6 +200,15 @@ def of_path(path: str) -> str | None:
     for name in SEAM.names():
         tail = SEAM.get(name).tail
         if tail is not None and path.endswith(tail):
+            return name
+    return None
+
+
+def spoken_in(answer: dict[str, Any]) -> str | None:
+    """The flavour that a whole answer says it is of, None where it bears no mark."""
+    for name in SEAM.names():
+        mark = SEAM.get(name).mark
+        if mark is not None and answer.get(mark[0]) == mark[1]:
             return name
     return None
 

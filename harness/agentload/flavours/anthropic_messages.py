@@ -59,6 +59,7 @@ class AnthropicMessages(Flavour):
 
     path: ClassVar[str | None] = "/messages"
     tail: ClassVar[str | None] = "/v1/messages"
+    mark: ClassVar[tuple[str, str] | None] = ("type", "message")
     identity: ClassVar[Fields] = (("x-api-key", "{tenant}"), ("X-Tenant", "{tenant}"))
     fields: ClassVar[Fields] = (("anthropic-version", VERSION),)
     writes: ClassVar[frozenset[str]] = frozenset({"model", "messages", "max_tokens", "stream"})

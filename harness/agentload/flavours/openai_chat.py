@@ -47,6 +47,7 @@ class OpenaiChat(Flavour):
 
     path: ClassVar[str | None] = "/chat/completions"
     tail: ClassVar[str | None] = "/chat/completions"
+    mark: ClassVar[tuple[str, str] | None] = ("object", "chat.completion")
     writes: ClassVar[frozenset[str]] = frozenset(
         {"model", "messages", "max_tokens", "stream", "stream_options"}
     )

@@ -66,6 +66,7 @@ class OpenaiResponses(Flavour):
 
     path: ClassVar[str | None] = "/responses"
     tail: ClassVar[str | None] = "/v1/responses"
+    mark: ClassVar[tuple[str, str] | None] = ("object", "response")
     writes: ClassVar[frozenset[str]] = frozenset(
         {"model", "input", "max_output_tokens", "stream", "background"}
     )
