@@ -113,9 +113,10 @@ def test_a_post_without_an_answer_is_made_again_later_and_later() -> None:
     assert chase.job.posts == 5
 
 
-def test_a_refusal_is_obeyed_and_one_for_good_is_final() -> None:
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_a_refusal_is_obeyed_and_one_for_good_is_final(status: int) -> None:
     chase = Chase()
-    chase.answer(429, retry_after_s=3.0, took_s=0)
+    chase.answer(status, retry_after_s=3.0, took_s=0)
     assert chase.answer(409).due_ns == 4 * NS
     assert chase.over
     assert chase.job.accepted_ns is None

@@ -165,7 +165,7 @@ class JobPursuit:
             self._silent += 1
             return min(LONGEST_WAIT_NS, FIRST_WAIT_NS << min(self._silent - 1, 8))
         self._silent = 0
-        if reply.status in (429, 503):
+        if reply.status in (429, 503, 529):
             wait_s = REFUSED_WAIT_S if reply.retry_after_s is None else reply.retry_after_s
             return round(max(0.0, wait_s) * NS)
         return None
