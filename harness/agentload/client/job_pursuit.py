@@ -10,7 +10,8 @@ Shared by the live worker and the simulator, as `logical` is: both ask the same 
 A POST that brings no answer is made again with the same idempotency key: the gateway may have accepted the
 job before it died. One that is refused with 429 or 503 is made again when the refusal says. A gateway that is
 away is asked again and again. Nothing is posted after the job's deadline; an accepted job is given up when
-the gateway still shows no end of it `grace_s` after that, or when the run ends.
+the gateway still shows no end of it `grace_s` after that (or after it is back, if it was away then), or when
+the run ends.
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ class JobPursuit:
         deadline_ns = arrival.due_ns + round(order.deadline_s * NS)
         self._horizon_ns = horizon_ns
         self._patient_until_ns = deadline_ns + round(order.grace_s * NS)
+        self._grace_ns = round(order.grace_s * NS)
+        self._away = False
+        """The last poll brought no answer."""
         self._poll_ns = round(order.poll_s * NS)
         self._next: tuple[Kind, int] | None = (Kind.POST, arrival.due_ns)
         self._confirm_ns = round(order.confirm_s * NS)
@@ -179,6 +183,9 @@ class JobPursuit:
         shown = shown if shown is not None and shown.state else None
         if reply.status:
             job.answered_ns = now_ns
+            if self._away:  # who has just been started has not had the time to end what is overdue
+                self._patient_until_ns = max(self._patient_until_ns, now_ns + self._grace_ns)
+        self._away = not reply.status
         if shown is None:
             why = str(reply.status or reply.reason or "no-answer")
             job.poll_faults[why] = job.poll_faults.get(why, 0) + 1
