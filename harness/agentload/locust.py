@@ -15,7 +15,13 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-__all__ = ["headers", "marked"]
+__all__ = ["Refused", "headers", "marked"]
+
+
+class Refused(Exception):
+    """What Locust's clients raise under agentload instead of sending (to a host that is not to be loaded, or
+    after the run's end), or instead of hearing more of an answer that is too long. One line says which.
+    """
 
 
 @runtime_checkable

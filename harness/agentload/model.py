@@ -530,6 +530,8 @@ class GeneratorHealth(msgspec.Struct, kw_only=True):
     workers_lost: int = 0
     records_lost: int = 0
     """Records known to be missing (gaps in a worker's report sequence, or a worker that died)."""
+    withheld: list[str] = msgspec.field(default_factory=list[str])
+    """What the caps kept tenants' own code from, a line each. No reason for doubt: nothing was planned."""
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -163,6 +163,7 @@ class Recording:
                 _in_flight_cap(), self.prepared.caps.connections or protocol.DEFAULT_IN_FLIGHT_CAP
             ),
             max_rate=self.prepared.caps.rate,
+            allow_hosts=self.options.allow_hosts,
             max_answer_bytes=self.prepared.caps.answer_bytes or MAX_ANSWER_BYTES,
             web_port=self.options.locust_web,
             fingerprint=self.prepared.plan.fingerprint,

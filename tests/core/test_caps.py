@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentload.caps import ELSEWHERE, HERE, Bucket, Caps, busiest_second
+from agentload.caps import ELSEWHERE, HERE, Allowance, Bucket, Caps, busiest_second
 from agentload.errors import UsageError
 from agentload.model import NS, Arrival, Job
 from agentload.order import Options, prepare
+from own_users import written
 
 LATE = st.lists(st.integers(0, 5 * NS), max_size=60)
 
@@ -69,6 +70,12 @@ def test_users_count_as_connections(tmp_path: Path) -> None:
         prepare(options)
 
 
+def test_users_of_own_code_count_as_connections_too(tmp_path: Path) -> None:
+    options = Options(profile=str(written(tmp_path)), target="http://127.0.0.1:9", caps=Caps(connections=4))
+    with pytest.raises(UsageError, match="5 users are at work at once, and the cap is 4 connections"):
+        prepare(options)
+
+
 def test_caps_are_low_where_others_may_suffer_and_a_user_may_say_otherwise() -> None:
     here = prepare(Options(profile="steady", target="http://127.0.0.1:9"))
     assert (here.caps, here.caps.rate) == (HERE, None)
@@ -83,3 +90,36 @@ def test_caps_are_low_where_others_may_suffer_and_a_user_may_say_otherwise() -> 
 def test_a_look_at_the_target_needs_no_leave() -> None:
     options = Options(profile="noisy-neighbor", target="http://127.0.0.1:9", caps=Caps(rate=1), drives=False)
     assert prepare(options).caps.rate == 1
+
+
+@given(LATE, st.lists(st.integers(0, 6 * NS), max_size=60), st.integers(1, 20), st.integers(0, 5))
+def test_what_is_not_planned_gets_what_the_plan_leaves_of_any_second(
+    planned_ns: list[int], others_ns: list[int], spare: int, of: int
+) -> None:
+    planned_ns = sorted(planned_ns)
+    rate = busiest_second(arrivals(planned_ns))[0] + spare + of / 6
+    allowance, passed = Allowance(rate, planned_ns), []
+    for at, planned in sorted([(at, True) for at in planned_ns] + [(at, False) for at in others_ns]):
+        if (allowance.plan if planned else allowance.take)(at):
+            passed.append(at)
+        else:
+            assert not planned
+            assert 0 < allowance.wait_ns(at) <= 1.02 * NS
+    assert max((sum(start <= at < start + NS for at in passed) for start in passed), default=0) <= rate
+
+
+@pytest.mark.parametrize("rate", [0.5, 1, 2.5, 40])
+def test_whoever_waits_as_long_as_told_gets_all_that_is_allowed(rate: float) -> None:
+    allowance, now_ns, passed = Allowance(rate), 0, 0
+    while now_ns < 10 * NS:
+        passed += allowance.take(now_ns)
+        now_ns += max(1, allowance.wait_ns(now_ns))
+    assert passed == {0.5: 5, 1: 10, 2.5: 20, 40: 400}[rate]
+
+
+def test_what_was_let_go_counts_from_when_it_was_sent() -> None:
+    allowance = Allowance(1)
+    assert allowance.take(0)
+    allowance.move(0, NS // 2)
+    assert not allowance.take(NS + NS // 4)
+    assert allowance.take(2 * NS)

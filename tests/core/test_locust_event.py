@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentload.client.locust_event import Heard, phase_at, record_of
+from agentload.client.locust_reading import Streamed
 from agentload.client.wire import Ending
 from agentload.model import Outcome, RequestRecord, Spec, Tenant
 from driver_scene import open_tenant, profile
@@ -80,6 +81,34 @@ def test_an_error_in_a_200_and_a_foreign_answer_are_failures() -> None:
 def test_a_body_of_any_kind_is_no_trouble(body: bytes) -> None:
     found = recorded(body)
     assert (found.outcome, found.input_tokens) == (Outcome.ANSWERED, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "ending", "outcome", "reason"),
+    [
+        ({"whole": True}, Ending.COMPLETE, Outcome.ANSWERED, None),
+        ({"whole": False}, Ending.COMPLETE, Outcome.TRUNCATED, None),
+        ({"whole": False}, Ending.CUT, Outcome.TRUNCATED, None),
+        ({"whole": False}, Ending.LEFT, Outcome.ABANDONED, "LEFT"),
+        ({"whole": False}, Ending.OPEN, Outcome.UNFINISHED, None),
+        ({"whole": False, "error": "overloaded"}, Ending.COMPLETE, Outcome.FAILED, "OVERLOADED"),
+        ({"whole": True, "own_answer": False}, Ending.COMPLETE, Outcome.FAILED, "FOREIGN-ANSWER"),
+    ],
+)
+def test_a_stream_is_what_its_events_say(
+    said: dict[str, Any], ending: Ending, outcome: Outcome, reason: str | None
+) -> None:
+    streamed = Streamed(first_token_ns=6, last_token_ns=8, input_tokens=21, output_tokens=4, **said)
+    found = recorded(stream=True, streamed=streamed, ending=ending)
+    assert (found.outcome, found.reason) == (outcome, reason)
+    assert (found.stream, found.first_token_ns, found.last_token_ns) == (True, 6, 8)
+    assert (found.input_tokens, found.output_tokens) == (21, 4)
+
+
+def test_what_the_users_code_says_goes_before_why_it_was_let_in() -> None:
+    headers = (("x-admission-reason", "admitted"),)
+    assert recorded(CHAT, headers=headers, failure="too short").reason == "TOO SHORT"
+    assert recorded(CHAT, headers=headers).reason == "ADMITTED"
 
 
 def test_the_phase_is_the_one_it_was_sent_in_and_the_drain_is_the_last_ones() -> None:

@@ -12,6 +12,8 @@ from rich.console import Console
 import report_run
 from agentload.model import Status, Verdict
 from agentload.report import Result, terminal, text
+from agentload.report.html import HtmlReport
+from agentload.report.summary import SummaryReport
 
 SLOW = {"p50": 1_830.0, "p95": 2_720.0, "p99": 9_990.0, "p999": 9_990.0, "n": 400, "censored": False}
 
@@ -198,6 +200,19 @@ def test_why_a_generator_is_not_trusted_is_said() -> None:
     out = printed(Result.of(msgspec.structs.replace(run, health=health), [], Status.INCONCLUSIVE))
     assert any("NOT TRUSTWORTHY" in line for line in out)
     assert any("late by 90 ms at p99" in line for line in out)
+
+
+def test_what_the_caps_kept_own_code_from_is_said_everywhere_and_is_no_reason_for_doubt() -> None:
+    run = report_run.run()
+    health = msgspec.structs.replace(run.health, withheld=["own: 3 × no redirect to a.example followed"])
+    result = Result.of(msgspec.structs.replace(run, health=health), [], Status.PASSED)
+    pages = [
+        "\n".join(printed(result)),
+        *(one().render(result).decode() for one in (HtmlReport, SummaryReport)),
+    ]
+    for page in pages:
+        assert "own: 3 × no redirect to a.example followed" in page
+        assert "NOT TRUSTWORTHY" not in page
 
 
 # --------------------------------------------------------------------------- words for numbers

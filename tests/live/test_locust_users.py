@@ -122,7 +122,7 @@ def test_users_that_end_the_test_end_the_run_with_a_report_that_names_them(tmp_p
 FIXTURE = """\
 import time
 import gevent
-from agentload.locust import headers, marked
+from agentload.locust import Refused, headers, marked
 from locust import FastHttpUser, HttpUser, User, constant, task
 
 CALL = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -131,7 +131,10 @@ class Quick(FastHttpUser):
     @task
     def ask(self):
         self.client.post("/v1/chat/completions", json=CALL)
-        gevent.sleep(0.05)
+        try:
+            self.client.get("http://elsewhere.example/")
+        except Refused:
+            gevent.sleep(0.05)
 
 class Raising(User):
     wait_time = constant(0)
@@ -156,7 +159,7 @@ class ByHand(User):
 def test_every_request_is_recorded_once_as_the_server_counts_them(tmp_path: Path, workers: int) -> None:
     chosen = loaded(tmp_path, users=FIXTURE)
     with tiny_server(tmp_path, "--delay-ms", "30") as port:
-        with driver_for(config(chosen, port, tmp_path, workers=workers)) as driver:
+        with driver_for(config(chosen, port, tmp_path, workers=workers, max_rate=50)) as driver:
             driver.start()
             events = events_of(driver)
             health = driver.result()
@@ -165,6 +168,12 @@ def test_every_request_is_recorded_once_as_the_server_counts_them(tmp_path: Path
     assert len(kept) == seen == health.scheduled == health.issued
     own = [record for record in kept if record.tenant == "own"]
     assert len(own) > 20
+    # Of 50 in any second the planned ones leave 30; a busy machine may see some a little nearer together.
+    assert max(sum(0 <= one.sent_ns - first.sent_ns < 0.8 * NS for one in own) for first in own) <= 30
+    refused, held = health.withheld
+    assert "elsewhere.example is neither the target nor allowed" in refused
+    assert "for --max-rate" in held
+    assert health.trustworthy, "it is no reason for doubt"
     assert {record.outcome for record in own} == {Outcome.ANSWERED}
     assert all(NS <= record.due_ns == record.sent_ns < 3.1 * NS for record in own)
     # Two milliseconds less than the server was told: uvloop rounds timers, and reads its clock once a turn.
@@ -185,7 +194,7 @@ def test_what_their_code_raises_is_told_and_does_not_spin(tmp_path: Path) -> Non
         health = driver.result()
     assert isinstance(done, Done)
     [(line, times)] = done.user_errors.items()
-    assert line.endswith("users.py:18: KeyError: 'choices'")
+    assert line.endswith("users.py:21: KeyError: 'choices'")
     assert line.startswith("own: ")
     assert 5 <= times <= 5 * 25
     assert health.scheduled == 60

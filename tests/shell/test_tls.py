@@ -192,11 +192,11 @@ def test_users_of_somebodys_own_code_verify_too_unless_they_say_otherwise(ca: Pa
     with serving(ca, "good", asks_client=True) as port:
         assert by_own_users(port, own) | {"Trusting": ""} == {
             "Fast": "200",
-            "Requests": "200",
+            "Plain": "200",
             "Trusting": "",
         }
     with serving(ca, "good") as port:
         heard = by_own_users(port, Trust(ca=str(ca / "other-ca.pem")))
         assert heard["Trusting"] == "200"
-        for kind in ("Fast", "Requests"):
+        for kind in ("Fast", "Plain"):
             assert "certificate verify failed" in heard[kind].lower()

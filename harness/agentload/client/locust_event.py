@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from agentload.client.http_fields import parse_retry_after, server_queue_ns, wait_cause
+from agentload.client.locust_reading import Streamed
 from agentload.client.logical import LEFT
 from agentload.client.wire import FOREIGN_ANSWER, Ending, outcome
 from agentload.model import Outcome, Profile, RequestRecord, Tenant
@@ -32,12 +33,15 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     """0: no answer came, or none that Locust tells of."""
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    """Empty for an answer that the user's code reads as a stream."""
+    stream: bool = False
+    """The user's code has read the answer while it came."""
+    streamed: Streamed | None = None
+    """What it understood of a stream of events."""
     failure: str | None = None
     """What made it a failure for Locust (or for the user's code); None: nothing did."""
     timed_out: bool = False
     ending: Ending = Ending.COMPLETE
-    """LEFT: its user was stopped meanwhile. OPEN: the run ended first."""
+    """LEFT: its user was stopped meanwhile, or read no further. CUT: it broke. OPEN: the run ended first."""
     answered_epoch_s: float = 0.0
     """For dates in Retry-After."""
 
@@ -72,7 +76,8 @@ def record_of(
 ) -> RequestRecord:
     """The record of such a request; `marked`: it carried the run's marker, so that the answer names it."""
     fields, answer = _fields(heard.headers), _answer(heard.body)
-    own = _own_answer(heard.body, seq) if marked else None
+    streamed = heard.streamed
+    own = (_own_answer(heard.body, seq) if streamed is None else streamed.own_answer) if marked else None
     usage = _usage(answer)
     raw, timing = fields.get("retry-after"), fields.get("server-timing")
     copied = redact or str
@@ -89,11 +94,16 @@ def record_of(
         outcome=_outcome(heard, answer, own),
         final=True,
         first_due_ns=heard.sent_ns,
+        first_token_ns=None if streamed is None else streamed.first_token_ns,
+        last_token_ns=None if streamed is None else streamed.last_token_ns,
+        stream=heard.stream,
         status=heard.status,
         retry_after=None if raw is None else copied(raw),
         retry_after_s=None if raw is None else parse_retry_after(raw, heard.answered_epoch_s),
-        input_tokens=_first(usage.prompt_tokens, usage.input_tokens),
-        output_tokens=_first(usage.completion_tokens, usage.output_tokens),
+        input_tokens=_first(usage.prompt_tokens, usage.input_tokens, streamed and streamed.input_tokens),
+        output_tokens=_first(
+            usage.completion_tokens, usage.output_tokens, streamed and streamed.output_tokens
+        ),
         planned_output_tokens=planned_output_tokens,
         server_queue_ns=None if timing is None else server_queue_ns(timing),
         wait_cause=None if timing is None else wait_cause(timing),
@@ -121,7 +131,11 @@ def _outcome(heard: Heard, answer: _Answer, own: bool | None) -> Outcome:
             return by_status
     if heard.timed_out:
         return Outcome.ABANDONED
-    spoilt = heard.failure is not None or own is False or (heard.status == 200 and answer.error is not None)
+    streamed = heard.streamed
+    if streamed is not None and not streamed.whole and streamed.error is None:
+        return Outcome.TRUNCATED
+    error = answer.error if streamed is None else streamed.error
+    spoilt = heard.failure is not None or own is False or (heard.status == 200 and error is not None)
     return Outcome.FAILED if spoilt else Outcome.ANSWERED
 
 
@@ -132,6 +146,10 @@ def _reason(heard: Heard, fields: dict[str, str], answer: _Answer, own: bool | N
         return TIMEOUT
     if own is False:
         return FOREIGN_ANSWER
+    if heard.streamed is not None and heard.streamed.error is not None:
+        return heard.streamed.error
+    if heard.status < 400 and heard.failure is not None:
+        return heard.failure  # what the headers say is why it was let in
     error = answer.error if answer.error is not None else answer.detail if heard.status >= 400 else None
     return fields.get("x-admission-reason") or _error_name(error) or heard.failure
 

@@ -57,7 +57,8 @@ class Caller:
         self._endpoint = Endpoint(target.host, target.port, target.tls, target.trust)
         self._addresses: list[Address] | None = None
         self._clients: dict[str, Http1Client] = {}
-        self._room, self._max_body_bytes = Room(), MAX_BODY_BYTES
+        self.room, self._max_body_bytes = Room(), MAX_BODY_BYTES
+        """Of all connections of this process."""
         self.jobs = JobCaller(target, profile, run_id, self)
         """For durable jobs, over the same connections."""
         self._flavour = target.api
@@ -66,7 +67,7 @@ class Caller:
 
     def hold_to(self, connections: int, max_body_bytes: int) -> None:
         """How many connections there may be at once, and how long an answer's body; before the first call."""
-        self._room, self._max_body_bytes = Room(connections), max_body_bytes
+        self.room, self._max_body_bytes = Room(connections), max_body_bytes
 
     def prepare(self, clock: RunClock) -> None:
         """Take the run's clock, look up the target's address. Raises UnreachableError for unknown names."""
@@ -152,7 +153,7 @@ class Caller:
 
     def _new_client(self, tenant: str) -> Http1Client:
         client = Http1Client(
-            self._endpoint, self.clock.now_ns, self._addresses, self._room, self._max_body_bytes
+            self._endpoint, self.clock.now_ns, self._addresses, self.room, self._max_body_bytes
         )
         self._clients[tenant] = client
         return client

@@ -13,6 +13,7 @@ from pathlib import Path
 from agentload.drivers import health
 from agentload.drivers.protocol import Counts, Histogram, Progress, Report, TenantProgress, WorkerState
 from agentload.drivers.tally import LATENESS, LOGICAL
+from agentload.drivers.withheld import told
 from agentload.measure import IntervalLog, Recorder
 from agentload.model import GeneratorHealth, Outcome, Stall
 from agentload.rundir import storage_error
@@ -182,6 +183,7 @@ class Collector:
                 workers=len(self.workers),
                 workers_lost=sum(1 for book in self.workers.values() if book.lost is not None),
                 records_lost=self.records_lost,
+                withheld=told(kind for state in states for kind in state.withheld),
             ),
             baseline_p50_ms,
         )

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import gevent
 
 from agentload.behaviours import Behaviour
-from agentload.caps import Bucket
+from agentload.caps import Allowance
 from agentload.client.logical import AttemptResult, AttemptStart, LogicalRequest
 from agentload.drivers.call import Call
 from agentload.drivers.clock import RunClock
@@ -103,7 +103,11 @@ class Load:
         self._stopping = False
         self._next = 0
         self._crew: Crew[Arrival] = Crew(self._serve if self._jobs is None else self._serve_or_pursue)
-        self._bucket = None if share.max_rate is None else Bucket(share.max_rate)
+        self.allowance: Allowance | None = None
+        if share.max_rate is not None:
+            self.allowance = Allowance(share.max_rate, (arrival.due_ns for arrival in share.arrivals))
+        self.beside: Callable[[], int] = lambda: 0
+        """Connections at work that are others' and count, too: of users' own code."""
         self._players: list[Task] = []
         self._pacer: Task = None
         self._waiting: set[Task] = set()
@@ -146,7 +150,7 @@ class Load:
             ticker.close()
 
     def _begin(self, arrival: Arrival) -> None:
-        if (why_not := self._reserve()) is None:
+        if (why_not := self._reserve(planned=True)) is None:
             self._crew.hand(arrival)
         else:
             self._skip(arrival, why_not)
@@ -235,16 +239,18 @@ class Load:
 
     # -- the rest
 
-    def _reserve(self) -> str | None:
+    def _reserve(self, *, planned: bool = False) -> str | None:
         """Take a place among the attempts in flight: counted when a request is spawned, not when it runs.
 
-        Why it may not, or None.
+        Why it may not, or None. `planned`: its second was looked at before the run.
         """
-        if self.in_flight >= self.share.in_flight_cap:
+        if self.in_flight + self.beside() >= self.share.in_flight_cap:
             self.capped += 1
             return CAPPED
-        if self._bucket is not None and not self._bucket.take(self.clock.now_ns()):
-            return RATE_CAPPED
+        if self.allowance is not None:
+            take = self.allowance.plan if planned else self.allowance.take
+            if not take(self.clock.now_ns()):
+                return RATE_CAPPED
         self.in_flight += 1
         if self.in_flight > self.peak_in_flight:
             self.peak_in_flight = self.in_flight

@@ -7,16 +7,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import new_class
 from typing import Any
+from urllib.parse import urlsplit
 
 import gevent
+import requests
 from locust import FastHttpUser
+from locust.clients import HttpSession, absolute_http_url_regexp
+from locust.contrib.fasthttp import FastHttpSession
+from locust.exception import (
+    InterruptTaskSet,
+    RescheduleTask,
+    RescheduleTaskImmediately,
+    StopTest,
+    StopUser,
+)
 
-from agentload.drivers import tls
+from agentload.drivers import locust_gate_fast, locust_gate_requests, tls
 from agentload.drivers.locust_common import CONTEXT
-from agentload.drivers.locust_watch import Watch
+from agentload.drivers.locust_watch import Sending, Watch
+from agentload.locust import Refused
 from agentload.targets import Target
 from agentload.targets._tls import Trust
 
+_NO_VERDICT = (StopUser, StopTest, RescheduleTask, RescheduleTaskImmediately, InterruptTaskSet, SystemExit)
+"""By these a task goes on, or ends: they say nothing of an answer."""
+_WATCHED: dict[Any, Any] = {}
+"""By Locust's own class of an answer, ours."""
 _CONTEXT_PLACE = 3
 """Among the positional arguments of `client.request`, after method and url: name, catch_response, context."""
 
@@ -32,6 +48,7 @@ def playing(base: Any, target: Target, watch: Watch, exited: Callable[[SystemExi
         client = getattr(self, "client", None)
         _name(client, watch)
         _verify(client, trust)
+        _guard(client, watch)
         _watch(client, watch)
 
     def start(self: Any, group: Any) -> Any:
@@ -82,18 +99,58 @@ def _says_whom_it_trusts(base: Any) -> bool:
     return any({"insecure", "ssl_context_factory", "client_pool"} & vars(one).keys() for one in own)
 
 
+def _watched(response: Any, sending: Sending) -> Any:
+    """An answer whose `with` block is seen to raise: Locust fires no event then, and it has been answered."""
+    if getattr(response, "_catch_response", False):
+        response.__class__ = _watched_class(type(response))
+        response.agentload_sending = sending
+    return response
+
+
+def _watched_class(base: Any) -> Any:
+    if (known := _WATCHED.get(base)) is not None:
+        return known
+
+    def leave(self: Any, kind: Any, error: BaseException | None, tb: Any) -> Any:
+        handled = base.__exit__(self, kind, error, tb)
+        if error is not None:
+            verdict = None if isinstance(error, _NO_VERDICT) else error
+            self.agentload_sending.raised(self, verdict)
+        return handled
+
+    _WATCHED[base] = type(base.__name__, (base,), {"__exit__": leave, "__module__": base.__module__})
+    return _WATCHED[base]
+
+
+def _guard(client: Any, watch: Watch) -> None:
+    """Hold what goes out by Locust's own clients to the caps, and by a plain session in their place."""
+    if isinstance(client, requests.Session):
+        locust_gate_requests.guard(client, watch.book.gate)
+    elif isinstance(client, FastHttpSession):
+        locust_gate_fast.guard(client.client, watch.book.gate)
+
+
 def _watch(client: Any, watch: Watch) -> None:
     """See every request of Locust's own clients leave, and whatever cuts it off."""
-    inner: Callable[..., Any] | None = getattr(client, "request", None)
-    if inner is None:
-        return
+    if not isinstance(client, HttpSession | FastHttpSession):
+        return  # an SDK's `request` takes no context
+    inner: Callable[..., Any] = client.request
 
     def request(method: Any, url: Any, *arguments: Any, **named: Any) -> Any:
-        sending = watch.sending(named.get("json") or named.get("data"))
+        gate, tenant = watch.book.gate, watch.share.tenant.name
+        if isinstance(url, str) and absolute_http_url_regexp.match(url):
+            gate.check(urlsplit(url).hostname, tenant)
+        gate.turn(tenant)  # here, and not inside: what waits for the caps is no latency of the target's
+        stream = bool(named.get("stream", getattr(client, "stream", False)))
+        sending = watch.sending(named.get("json") or named.get("data"), stream=stream)
         if len(arguments) < _CONTEXT_PLACE:
             named["context"] = {**(named.get("context") or {}), CONTEXT: sending}
         try:
-            return inner(method, url, *arguments, **named)
+            with gate.sending(sending):
+                return _watched(inner(method, url, *arguments, **named), sending)
+        except Refused:
+            sending.refused()
+            raise
         except gevent.GreenletExit:
             sending.cut()
             raise

@@ -19,8 +19,9 @@ from gevent.event import Event
 from agentload.drivers.bookkeeper import Bookkeeper
 from agentload.drivers.clock import RunClock
 from agentload.drivers.locust_common import CONTEXT, PLANNED
+from agentload.drivers.locust_listeners import Listeners
 from agentload.drivers.locust_user_class import playing
-from agentload.drivers.locust_users_file import load_class, where
+from agentload.drivers.locust_users_file import load_class, raised_in, where
 from agentload.drivers.locust_watch import Sending, Watch, WatchBook
 from agentload.drivers.locust_way_out import WayOut
 from agentload.drivers.part import OwnShare, Part
@@ -62,6 +63,7 @@ class OwnUsers:
         self._end_ns = part.profile.duration_ns
         self._slots: list[_Slot] = []
         self._classes: list[Any] = []
+        self._listeners = Listeners(environment, part.target.base_url) if part.own else None
         for share in part.own:
             exited = partial(self._exited, share)
             played = playing(load_class(share.own), part.target, Watch(share, self.book), exited)
@@ -74,11 +76,14 @@ class OwnUsers:
             self._way_out = WayOut(part.own, mine, environment.runner, over)
             environment.events.request.add_listener(self._on_request)
             environment.events.user_error.add_listener(self._on_error)
+        if self._listeners is not None:
+            self._listeners.begin(self._note_listener)
 
     def prepare(self, clock: RunClock, books: Bookkeeper) -> None:
         """Take the run's clock, and who keeps the records."""
         self._clock = clock
         self.book.prepare(clock, books)
+        self.book.gate.until_ns = self._horizon_ns
 
     def leave(self) -> None:
         """Another run begins in this process: nothing of this one is to be heard any more."""
@@ -89,6 +94,8 @@ class OwnUsers:
         if self._classes:
             self._environment.events.request.remove_listener(self._on_request)
             self._environment.events.user_error.remove_listener(self._on_error)
+        if self._listeners is not None:
+            self._listeners.leave()
 
     @property
     def ended_by(self) -> str | None:
@@ -104,10 +111,13 @@ class OwnUsers:
         gevent.joinall([gevent.spawn(self._play, slot) for slot in self._slots])
         if self._slots:
             self.book.close()
+        if self._listeners is not None:
+            self._listeners.end(self._note_listener)
 
     def stop(self, drain_s: float) -> None:
         """Begin no task more, and wait for those that run no longer than `drain_s`."""
         self._horizon_ns = min(self._horizon_ns, self._clock.now_ns() + round(drain_s * NS))
+        self.book.gate.until_ns = self._horizon_ns
         self._stopped.set()
 
     # -- one user
@@ -185,6 +195,13 @@ class OwnUsers:
         if isinstance(watch, Watch):
             self._note(watch.share, exception, tb)
             gevent.sleep(PAUSE_AFTER_ERROR_S)
+
+    def _note_listener(self, error: BaseException) -> None:
+        """Whose it is, is not known of a listener: files are told apart by where it was raised."""
+        for share in self.book.part.own:
+            if raised_in(Path(share.own.file), error.__traceback__):
+                self._note(share, error, error.__traceback__)
+                return
 
     def _note(self, share: OwnShare, error: BaseException, tb: TracebackType | None) -> None:
         line = f"{share.tenant.name}: {where(Path(share.own.file), error, tb)}"

@@ -57,6 +57,11 @@ def where(path: Path, error: BaseException, tb: TracebackType | None) -> str:
     return f"{at}: {type(error).__name__}: {on_one_line(str(error))[:300]}"
 
 
+def raised_in(path: Path, tb: TracebackType | None) -> bool:
+    """Whether the file itself had a part in it."""
+    return any(Path(frame.filename) == path for frame in traceback.extract_tb(tb))
+
+
 def shown_path(path: Path) -> str:
     """As short as it is true from here."""
     relative = os.path.relpath(path)

@@ -7,24 +7,32 @@ that (a user's own client fires it by hand) by the greenlet in which it is fired
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Collection, Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import gevent
 import gevent.local
+import msgspec
 
 from agentload.client.locust_event import Heard, phase_at, record_of
+from agentload.client.locust_reading import Reading, reader_of
 from agentload.client.request_writer import SEQ_BITS
 from agentload.client.wire import Ending
 from agentload.drivers.bookkeeper import Bookkeeper
 from agentload.drivers.clock import RunClock
+from agentload.drivers.locust_gate import Gate
+from agentload.drivers.locust_heard import heard_of, nanoseconds
 from agentload.drivers.part import OwnShare, Part
 from fake_provider.marker import Marker, decode, encode
 
 _SEQS: int = 2**SEQ_BITS
 _MOST_LOOKED_AT = 2**20
 """Characters of a request that are searched for its marker."""
+_REFUSED = 400
+"""From this status on the head of an answer says how it ended, whoever reads the rest."""
+_ELSEWHERE = "redirect-elsewhere"
+"""The reason of a request whose answer points to a host that is not to be loaded."""
 
 
 class WatchBook:
@@ -34,6 +42,8 @@ class WatchBook:
         self.part = part
         self.clock = RunClock(0)
         self.redact = part.target.redactor()
+        self.gate = Gate((part.target.host, *part.allow_hosts), part.caller.room, part.max_answer_bytes)
+        self.gate.whose = self._whose
         self.issued = 0
         """Requests sent."""
         self.over = False
@@ -47,6 +57,7 @@ class WatchBook:
     def prepare(self, clock: RunClock, books: Bookkeeper) -> None:
         """Take the run's clock, and who keeps the records."""
         self.clock, self._books = clock, books
+        self.gate.clock = clock
 
     @property
     def books(self) -> Bookkeeper:
@@ -71,10 +82,14 @@ class WatchBook:
         return None
 
     def close(self) -> None:
-        """Nobody sends any more: what Locust never told the end of is unfinished."""
+        """Nobody sends any more: what Locust told no end of is unfinished, what nobody read is left."""
         self.over = True
         for sending in list(self.open):
-            sending.cut()
+            sending.close()
+
+    def _whose(self) -> str:
+        watch = self.of_this_greenlet()
+        return "?" if watch is None else watch.share.tenant.name
 
 
 class Watch:
@@ -101,14 +116,16 @@ class Watch:
         self._mine.seq = seq
         return f"{encode(marker)}\n{text}"
 
-    def sending(self, payload: object) -> Sending:
-        """A request leaves now; what it carries says whether it was marked."""
+    def sending(self, payload: object, *, stream: bool = False) -> Sending:
+        """A request leaves now; what it carries says whether it was marked. `stream`: its code reads it."""
         marker = decode(str(payload)[-_MOST_LOOKED_AT:]) if payload is not None else None
         is_ours = marker is not None and (marker.run, marker.tenant) == (
             self.book.part.run_id,
             self.share.place,
         )
-        return self._sending(marker.seq if is_ours and marker is not None else None)
+        sending = self._sending(marker.seq if is_ours and marker is not None else None)
+        sending.stream = stream
+        return sending
 
     def fired_by_hand(self) -> Sending:
         """A request whose sending was not seen: it is the one that this greenlet has marked last, if any."""
@@ -128,6 +145,12 @@ class Sending:
     def __init__(self, watch: Watch, seq: int, *, marked: bool, wanted: int) -> None:
         self.watch, self.seq, self.marked, self.wanted = watch, seq, marked, wanted
         book = watch.book
+        self.stream = False
+        self.reading: Reading | None = None
+        """Of the latest answer: there is one before the last where it was a redirect."""
+        self._told: Heard | None = None
+        """What Locust's event said of an answer that is still being read."""
+        self._held_ns = 0
         self.sent_ns = book.clock.now_ns()
         self._counts = book.books.tally.of(watch.share.tenant.name)
         self._counts.offered += 1
@@ -135,16 +158,43 @@ class Sending:
         book.issued += 1
         book.open.add(self)
 
+    @property
+    def tenant(self) -> str:
+        """Whose it is."""
+        return self.watch.share.tenant.name
+
+    def hold(self, waited_ns: int) -> None:
+        """It was held back for so long: nothing that the target can help."""
+        self.sent_ns += waited_ns
+        self._held_ns += waited_ns
+
+    def listen(self, status: int, headers: Collection[tuple[str, str]], most_bytes: int) -> Reading:
+        """Its answer begins: this is the head."""
+        book, reader = self.watch.book, None
+        if self.stream and status < _REFUSED:
+            flavour = book.part.target.api
+            reader = reader_of(self.seq, flavour, book.redact, status, headers, time.time())
+        self.reading = Reading(status, headers, book.clock.now_ns, most_bytes, reader)
+        self.reading.whose, self.reading.on_end = self.tenant, self._read
+        return self.reading
+
     def fired(self, event: Mapping[str, Any], *, by_hand: bool = False) -> None:
         """Locust's event has come. An answer that the user's code has looked at ended before that."""
         if self not in self.watch.book.open:
             return
         now_ns = self.watch.book.clock.now_ns()
-        took_ns = _nanoseconds(event.get("response_time"))
+        took_ns = nanoseconds(event.get("response_time"))
         if by_hand:
             self.sent_ns = now_ns if took_ns is None else now_ns - took_ns
+        elif took_ns is not None:
+            took_ns = max(0, took_ns - self._held_ns)
         ended_ns = now_ns if took_ns is None else min(now_ns, self.sent_ns + took_ns)
-        self._record(heard_of(event, self.sent_ns, ended_ns))
+        heard = heard_of(event, self.sent_ns, ended_ns)
+        if self._is_read_as_it_comes():
+            self._told = heard
+            self._read()
+        else:
+            self._record(heard)
 
     def cut(self, *, timed_out: bool = False) -> None:
         """It ends without Locust's knowing: its user was stopped, its own patience or the run ended."""
@@ -155,12 +205,87 @@ class Sending:
         now_ns = self.watch.book.clock.now_ns()
         self._record(Heard(sent_ns=self.sent_ns, ended_ns=now_ns, ending=ending, timed_out=timed_out))
 
+    def raised(self, response: object, error: BaseException | None) -> None:
+        """Its code has left the answer's `with` block by an exception; None: by one that is no verdict."""
+        if self not in self.watch.book.open:
+            return
+        if isinstance(error, gevent.GreenletExit | gevent.Timeout):
+            self.cut(timed_out=isinstance(error, gevent.Timeout))
+            return
+        status = getattr(response, "status_code", 0)
+        said = error or (f"HTTP {status}" if status >= _REFUSED else None)
+        took_ms = getattr(response, "request_meta", {}).get("response_time")
+        self.fired({"response": response, "exception": said, "response_time": took_ms})
+        if (reading := self.reading) is not None:
+            reading.end(Ending.LEFT, at_ns=reading.touched_ns)
+
+    def refused(self) -> None:
+        """The gate did not let it out; or no further, for a redirect elsewhere or too long an answer."""
+        if (reading := self.reading) is None:
+            self.forget()
+        elif self in self.watch.book.open:
+            failure = reading.failure or _ELSEWHERE
+            self._record(self._unheard(reading, failure=failure))
+
     def forget(self) -> None:
         """It was never sent: what was asked for is no request."""
         if self in self.watch.book.open:
             self._close()
             self._counts.offered -= 1
             self.watch.book.issued -= 1
+
+    def close(self) -> None:
+        """The run is over, and nobody has said how this one ended."""
+        reading = self.reading
+        if reading is None or (reading.ending is None and not self.stream):
+            self.cut()
+            return
+        reading.end(Ending.LEFT, at_ns=reading.touched_ns)
+        if self in self.watch.book.open:
+            failure = f"HTTP {reading.status}" if reading.status >= _REFUSED else None
+            self._told = self._unheard(reading, failure)
+            self._read()
+
+    # -- an answer that the user's code reads as it comes
+
+    def _is_read_as_it_comes(self) -> bool:
+        return self.stream and self.reading is not None and self.reading.status < _REFUSED
+
+    def _read(self) -> None:
+        """Its record is due when both are there: what its code says of it, and its end."""
+        reading, told = self.reading, self._told
+        if reading is None or reading.ending is None or self not in self.watch.book.open:
+            return
+        if told is None and reading.gone:
+            told = self._unheard(reading)
+        if told is None:
+            return
+        said = reading.said()
+        is_over = reading.timed_out or (said is not None and said.whole)
+        ending = Ending.COMPLETE if is_over else reading.ending
+        changed = msgspec.structs.replace(
+            told,
+            ended_ns=max(told.sent_ns, reading.ended_ns),
+            body=bytes(reading.body) if said is None else b"",
+            streamed=said,
+            stream=True,
+            ending=ending,
+            timed_out=told.timed_out or reading.timed_out,
+            failure=told.failure or reading.failure,
+        )
+        self._record(changed)
+
+    def _unheard(self, reading: Reading, failure: str | None = None) -> Heard:
+        """What is known where no event of Locust's tells it."""
+        return Heard(
+            sent_ns=self.sent_ns,
+            ended_ns=max(self.sent_ns, reading.ended_ns),
+            status=reading.status,
+            headers=reading.headers,
+            failure=failure,
+            ending=reading.ending or Ending.COMPLETE,
+            answered_epoch_s=time.time(),
+        )
 
     def _record(self, heard: Heard) -> None:
         self._close()
@@ -180,53 +305,3 @@ class Sending:
     def _close(self) -> None:
         self.watch.book.open.discard(self)
         self._counts.in_flight -= 1
-
-
-def heard_of(event: Mapping[str, Any], sent_ns: int, ended_ns: int) -> Heard:
-    """What an event of Locust's says. It holds whatever a user's code has put into it."""
-    response, exception = event.get("response"), event.get("exception")
-    status = getattr(response, "status_code", None)
-    return Heard(
-        sent_ns=sent_ns,
-        ended_ns=ended_ns,
-        status=status if isinstance(status, int) and 0 <= status <= 999 else 0,
-        headers=_headers(response),
-        body=_body(response),
-        failure=_failure(exception),
-        timed_out=_is_timeout(exception),
-        answered_epoch_s=time.time(),
-    )
-
-
-def _body(response: object) -> bytes:
-    """As far as it has been read: to read the rest of a stream is for the user's code."""
-    for name in ("_content", "_cached_content"):  # of requests, of geventhttpclient
-        content = getattr(response, name, None)
-        if isinstance(content, bytes | bytearray):
-            return bytes(content)
-    return b""
-
-
-def _headers(response: object) -> tuple[tuple[str, str], ...]:
-    items: Callable[[], Any] | None = getattr(getattr(response, "headers", None), "items", None)
-    if items is None:
-        return ()
-    return tuple((str(name), str(value)) for name, value in cast("list[tuple[Any, Any]]", items()))
-
-
-def _failure(exception: object) -> str | None:
-    if not exception:
-        return None
-    said, kind = str(exception), type(exception).__name__
-    return said if kind in ("CatchResponseError", "str") and said else f"{kind}: {said}" if said else kind
-
-
-def _is_timeout(exception: object) -> bool:
-    """Of requests, of gevent, of sockets: they have nothing in common but their name."""
-    return any(kind.__name__ in ("Timeout", "TimeoutError") for kind in type(exception).__mro__)
-
-
-def _nanoseconds(milliseconds: object) -> int | None:
-    if not isinstance(milliseconds, int | float) or not 0 <= milliseconds < 1e12:
-        return None
-    return round(milliseconds * 1e6)

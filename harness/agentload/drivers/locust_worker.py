@@ -222,7 +222,9 @@ class Worker:
         part.caller.prepare(self.clock)
         own.prepare(self.clock, self.books)
         jobs = (part.caller.jobs, self._jobs.append)
-        self.load = Load(part.share, part.caller, self.clock, self.books.tally, self.books.keep, jobs)
+        self.load = load = Load(part.share, part.caller, self.clock, self.books.tally, self.books.keep, jobs)
+        gate = own.book.gate
+        gate.allowance, gate.beside, load.beside = load.allowance, lambda: load.in_flight, lambda: gate.busy
         gc.collect()
         gc.freeze()
         self._use = ProcessorUse()
@@ -303,6 +305,7 @@ class Worker:
             issued=self.load.issued + self.own.book.issued,
             user_errors=self.own.errors,
             ended_by_users=self.own.ended_by,
+            withheld=self.own.book.gate.book.kinds(),
             capped=self.load.capped,
             peak_in_flight=self.load.peak_in_flight,
             cpu=cpu,

@@ -59,6 +59,7 @@ class Part:
         self.caller = Caller(target, self.profile, config.run_id, self.index)
         self.cap = self._cap(config.in_flight_cap // assignment.of)
         self.caller.hold_to(self.cap, config.max_answer_bytes)
+        self.max_answer_bytes, self.allow_hosts = config.max_answer_bytes, tuple(config.allow_hosts)
         loops = ClosedLoops(self.profile, plan)
         drain_s = self.profile.drain_s if config.drain_s is None else config.drain_s
         self.share = Share(

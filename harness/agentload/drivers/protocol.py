@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from agentload.clock_alignment import Exchange, compare
+from agentload.drivers.withheld import Withheld
 from agentload.measure import RecorderState
 from agentload.model import Stall
 
@@ -65,6 +66,8 @@ class MasterConfig(msgspec.Struct, kw_only=True):
     """Requests sent in any second, over all workers, at most."""
     max_answer_bytes: int = 8 * 2**20
     """Of an answer's body."""
+    allow_hosts: tuple[str, ...] = ()
+    """What users' own code may load beside this machine and the target."""
     drain_s: float | None = None
     """None: as the profile says."""
     fingerprint: str | None = None
@@ -170,6 +173,8 @@ class WorkerState(msgspec.Struct, kw_only=True):
     """What tenants' own code raised, a line each, and how often."""
     ended_by_users: str | None = None
     """Whose own code wants the run to end, in words."""
+    withheld: list[Withheld] = msgspec.field(default_factory=list[Withheld])
+    """What the caps kept it from."""
 
 
 class Report(msgspec.Struct, kw_only=True):

@@ -298,6 +298,7 @@ def generator(facts: Facts) -> list[tuple[str, str]]:
         ("not sent because of the cap", f"{facts['capped']:,}"),
         ("workers (lost)", f"{facts['workers']} ({facts['workers_lost']})"),
         ("records lost", f"{facts['records_lost']:,}"),
+        *([("withheld from own code", "; ".join(facts["withheld"]))] if facts["withheld"] else []),
     ]
 
 

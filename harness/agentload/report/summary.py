@@ -87,6 +87,7 @@ def _machinery(summary: Facts) -> Iterator[str]:
     yield from (f"- {escaped(line)}" for line in jobs.lines(summary["jobs"]))
     yield f"- {text.generator_line(summary['generator'], bool(summary['interrupted']))}"
     yield from (f"  - {escaped(reason)}" for reason in summary["generator"]["reasons"])
+    yield from (f"  - {escaped(line)}" for line in summary["generator"]["withheld"])
     yield f"- {text.provider_line(summary['provider'])}"
     yield from (f"- {escaped(text.fault_line(fault))}" for fault in summary["faults"])
     queue = text.queue_line(summary["hidden_queue"])

@@ -159,6 +159,8 @@ def _print_machinery(summary: Mapping[str, Any], console: Console) -> None:
     )
     for reason in summary["generator"]["reasons"]:
         console.print(_indented(text.printable(reason), 4, console), style="yellow")
+    for line in summary["generator"]["withheld"]:
+        console.print(_indented(text.printable(line), 4, console), style="yellow")
     console.print(_indented(text.provider_line(summary["provider"]), 2, console))
     queue = text.queue_line(summary["hidden_queue"])
     if queue:
