@@ -59,6 +59,9 @@ def test_who_could_not_say_that_it_left_is_not_held_against_the_gateway(check: C
     for record in late.records:
         record.silent, record.called_off = False, 204
     assert check.judge(late).status is FAILED, "the gateway was told"
+    for record in late.records[:4]:
+        record.called_off = 404
+    assert "4 of 30 requests to call work off were not taken (mostly 404)" in check.judge(late).because
 
 
 def ghosts(count: int) -> Run:

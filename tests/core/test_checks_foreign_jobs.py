@@ -314,6 +314,26 @@ def test_a_mapped_job_is_pursued_by_its_own_names() -> None:
     assert chase.outcomes == [(Outcome.ANSWERED, None)]
 
 
+def test_a_response_in_the_background_is_a_job_too() -> None:
+    told = Target(
+        name="t",
+        host="gw",
+        port=80,
+        path="/v1/responses",
+        flavour="openai-responses",
+        options={"background": True},
+    )
+    post = JobWriter(told, 9).post(ARRIVAL, ORDER, 4, NS)
+    assert post.startswith(b"POST /v1/responses HTTP/1.1\r\n")
+    asked = msgspec.json.decode(post.partition(b"\r\n\r\n")[2])
+    assert (asked["background"], asked.get("stream", False)) == (True, False)
+    chase = Chase(told)
+    chase.answer(200, {"id": "resp_1", "status": "queued"})
+    assert chase.answer(200, {"id": "resp_1", "status": "in_progress"}) == "/v1/responses/resp_1"
+    chase.answer(200, {"id": "resp_1", "status": "incomplete", "output": []})
+    assert chase.pursuit.record().state == "completed"
+
+
 def test_an_end_that_turns_into_another_is_noticed() -> None:
     chase = Chase()
     chase.answer(202, {"task": {"ref": "x", "phase": "pending"}})

@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field
 
 from agentload.checks import Check, Need
-from agentload.evidence.departures import MS, Departure, departures, grace_ns, silence
+from agentload.evidence.departures import MS, Departure, departures, grace_ns, remarks
 from agentload.evidence.history import counted_records, end_ns
 from agentload.evidence.statistics import enough, percentile
 from agentload.evidence.synthetic import RunBuilder, profile
@@ -60,7 +60,7 @@ class CancelUpstream(Check):
             return undecided(
                 self,
                 f"only {len(lags)} clients left while their call was at the provider: at least 20 are needed "
-                f"(shorter timeouts, or longer answers){silence(counted_records(run))}",
+                f"(shorter timeouts, or longer answers){remarks(counted_records(run))}",
                 n=len(lags),
             )
         measured = percentile([float(lag.ns) for lag in lags], 100 * (1 - self.max_late))
@@ -73,7 +73,7 @@ class CancelUpstream(Check):
             because += f", {ran_on:,} of them to their end; the longest for {milliseconds(late[0].ns)}"
         if status is Status.INCONCLUSIVE:
             because += ": too few to tell whether that is more than chance, so let more clients leave"
-        because += silence(counted_records(run))
+        because += remarks(counted_records(run))
         return conclude(
             self,
             status,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from agentload.checks import Check, Need
-from agentload.evidence.departures import MS, departures, grace_ns, silence
+from agentload.evidence.departures import MS, departures, grace_ns, remarks
 from agentload.evidence.hidden_queue import depth_steps
 from agentload.evidence.history import counted_records
 from agentload.evidence.statistics import enough
@@ -47,7 +47,7 @@ class NoGhosts(Check):
             if call.arrived_ns > departure.at_ns + grace
         ]
         if not ghosts and not enough(len(queued), 50):
-            too_few = _too_few_left(run, len(queued)) + silence(counted_records(run))
+            too_few = _too_few_left(run, len(queued)) + remarks(counted_records(run))
             return undecided(self, too_few, n=len(queued))
         because = f"{len(queued):,} clients left while their request was queued in the gateway; "
         if ghosts:
@@ -58,7 +58,7 @@ class NoGhosts(Check):
             )
         else:
             because += f"none of them reached the provider more than {milliseconds(grace)} later"
-        because += silence(counted_records(run))
+        because += remarks(counted_records(run))
         return conclude(
             self,
             Status.FAILED if ghosts else Status.PASSED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -52,15 +53,26 @@ def departures(records: Iterable[RequestRecord], ledger: Iterable[LedgerEntry]) 
     ]
 
 
-def silence(records: Iterable[RequestRecord]) -> str:
-    """What to say of those who are left out for that; empty where nobody is."""
-    count = sum(record.silent for record in records)
-    if not count:
-        return ""
-    return (
-        f"; left out: {count:,} who left work that is asked after, without a request to call it off "
-        "(jobs.cancel of the target file, or before they were told its id)"
-    )
+def remarks(records: Iterable[RequestRecord]) -> str:
+    """What to say of work that is asked after: who is left out for silence, and whose request to call it
+    off was not taken. Empty where there is nothing."""
+    left = [record for record in records if record.outcome is Outcome.ABANDONED]
+    silent = sum(record.silent for record in left)
+    said = ""
+    if silent:
+        said = (
+            f"; left out: {silent:,} who left work that is asked after, without a request to call it off "
+            "(jobs.cancel of the target file, or before they were told its id)"
+        )
+    told = [record.called_off for record in left if record.called_off is not None]
+    deaf = Counter(status for status in told if not 200 <= status < 300)
+    if deaf:
+        [(status, _)] = deaf.most_common(1)
+        most = str(status) if status else "no answer"
+        said += (
+            f"; {deaf.total():,} of {len(told):,} requests to call work off were not taken (mostly {most})"
+        )
+    return said
 
 
 def grace_ns(rtt_ms: float, grace_ms: float) -> int:
