@@ -39,7 +39,7 @@ PURE_MODULES = (
     "gateway/jobs/front", "gateway/jobs/desk", "gateway/jobs/lanes", "gateway/jobs/gate", "gateway/jobs/eta",
     "gateway/jobs/ends", "gateway/jobs/reader", "gateway/jobs/registry", "gateway/jobs/views",
     "gateway/jobs/figures", "gateway/jobs/counters", "gateway/jobs/wishes", "gateway/jobs/calls",
-    "gateway/jobs/underway", "gateway/jobs/news",
+    "gateway/jobs/underway", "gateway/jobs/news", "gateway/jobs/phase", "gateway/jobs/delivery",
 )  # fmt: skip
 PURE_PROVIDER = (
     "words",

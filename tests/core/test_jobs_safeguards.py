@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from agentload.gateway.jobs import states
 from agentload.gateway.jobs.core import JobsCore
-from agentload.gateway.jobs.lifecycle import JobLifecycle, Phase
+from agentload.gateway.jobs.lifecycle import JobLifecycle
 from agentload.gateway.jobs.model import Job, Verdict
 from agentload.gateway.jobs.news import Begin, Effects, Ended, Granted
+from agentload.gateway.jobs.phase import Phase
 from agentload.gateway.jobs.store import APPLIED, Change, Outcome, Update
 from jobs_world import WatchedStore, World, body, chat_step, tool_step
 

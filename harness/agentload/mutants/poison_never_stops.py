@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from agentload.drivers.simulated.parts import Parts
 from agentload.gateway.jobs import states
 from agentload.gateway.jobs.core import JobsCore
+from agentload.gateway.jobs.delivery import Deliveries
 from agentload.gateway.jobs.lifecycle import JobLifecycle
 from agentload.gateway.jobs.model import Job, StepEnd
 from agentload.model import NS
@@ -28,11 +29,15 @@ class PoisonNeverStops(Mutant):
         return Parts(jobs=_CountsNothing)
 
 
-class _Forgives(JobLifecycle):
-    def _failed(self, at_ns: int, end: StepEnd) -> Job:
-        wait_ns = round(max(end.retry_after_s or 0.0, self._backoff_s()) * NS)
-        return replace(states.release(self.job), not_before_ns=at_ns + wait_ns)
+class _Forgives(Deliveries):
+    def failed(self, job: Job, at_ns: int, end: StepEnd) -> Job:
+        wait_ns = round(max(end.retry_after_s or 0.0, self.backoff_s(job)) * NS)
+        return replace(states.release(job), not_before_ns=at_ns + wait_ns)
+
+
+class _Forgiven(JobLifecycle):
+    deliveries = _Forgives
 
 
 class _CountsNothing(JobsCore):
-    lifecycle = _Forgives
+    lifecycle = _Forgiven

@@ -2,9 +2,10 @@
 
 A job is a list of steps, run one after the other: a chat call to the provider, through admission like any
 other request of its tenant and class, or a call of a tool over HTTP. `model.py` has the nouns, `states.py`
-the transitions, `lifecycle.py` one job, `core.py` all of them, `front.py` puts them beside a GatewayCore. All
-of that is PURE; `shell.py`, `endpoint.py` and `stores/sqlite.py` are the shell. Off unless configured
-(`jobs:` in the configuration file, or `--jobs-db PATH`): then the addresses below answer 404 with a hint.
+the transitions, `lifecycle.py` one job, `delivery.py` a try at one of its steps, `core.py` all of them,
+`front.py` puts them beside a GatewayCore. All of that is PURE; `shell.py`, `endpoint.py` and
+`stores/sqlite.py` are the shell. Off unless configured (`jobs:` in the configuration file, or
+`--jobs-db PATH`): then the addresses below answer 404 with a hint.
 
 Endpoints
 =========

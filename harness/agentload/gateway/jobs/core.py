@@ -20,8 +20,9 @@ from agentload.gateway.jobs.desk import Desk
 from agentload.gateway.jobs.ends import of_tool
 from agentload.gateway.jobs.gate import ToolGate
 from agentload.gateway.jobs.lanes import Lane, Lanes
-from agentload.gateway.jobs.lifecycle import JobLifecycle, Phase
+from agentload.gateway.jobs.lifecycle import JobLifecycle
 from agentload.gateway.jobs.model import NS, Job, JobSpec, JobState, StepEnd, Verdict
+from agentload.gateway.jobs.phase import Phase
 from agentload.gateway.jobs.protocol import (
     CancelTool,
     ChatPosted,

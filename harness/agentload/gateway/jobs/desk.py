@@ -13,8 +13,9 @@ from agentload.gateway.headers import Headers
 from agentload.gateway.jobs import views
 from agentload.gateway.jobs.eta import Pace
 from agentload.gateway.jobs.lanes import Lanes
-from agentload.gateway.jobs.lifecycle import JobLifecycle, Phase
+from agentload.gateway.jobs.lifecycle import JobLifecycle
 from agentload.gateway.jobs.model import NS, JobSpec, JobState
+from agentload.gateway.jobs.phase import Phase
 from agentload.gateway.jobs.protocol import ChatPosted, JobPosted
 from agentload.gateway.jobs.reader import JobReader
 from agentload.gateway.jobs.registry import Registry

@@ -15,14 +15,14 @@ has ended.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from random import Random
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from agentload.gateway.jobs import states
-from agentload.gateway.jobs.model import NS, Job, JobState, Step, StepEnd, StepResult, Verdict
+from agentload.gateway.jobs.delivery import Deliveries
+from agentload.gateway.jobs.model import NS, Job, JobState, Step, StepEnd, Verdict
 from agentload.gateway.jobs.news import (
     Abandon,
     Asked,
@@ -41,6 +41,7 @@ from agentload.gateway.jobs.news import (
     Wait,
     Write,
 )
+from agentload.gateway.jobs.phase import Phase
 from agentload.gateway.jobs.store import Fenced, Insert, Update
 from agentload.scheduler.config import RetryConfig
 from agentload.scheduler.jobs_config import JobsSettings
@@ -50,24 +51,14 @@ REWRITE_NS = NS // 5
 REWRITE_MAX_NS = 5 * NS
 
 
-class Phase(Enum):
-    """Where a job is in this process."""
-
-    STORING = "storing"
-    WAITING = "waiting"
-    ASKING = "asking"
-    CLAIMING = "claiming"
-    RUNNING = "running"
-    SETTLING = "settling"
-    ENDED = "ended"
-    LOST = "lost"
-
-
 class JobLifecycle:
     """One job. All times are Unix times in nanoseconds.
 
-    `timer_ns` is the instant at which it wants to hear TimeUp; None: at none.
+    `timer_ns` is the instant at which it wants to hear TimeUp; None: at none. The rules of `deliveries` can
+    be replaced, to see what they are worth.
     """
+
+    deliveries: ClassVar[type[Deliveries]] = Deliveries
 
     def __init__(
         self,
@@ -89,8 +80,7 @@ class JobLifecycle:
         self.beyond = False
         """It was taken although its class was full: deferred until its turn comes."""
         self._settings = settings
-        self._retry = retry
-        self._random = random
+        self._deliveries = self.deliveries(settings, retry, random)
         self._owner = owner
         self._writing: Insert | Update | None = None
         self._failed_writes = 0
@@ -109,6 +99,10 @@ class JobLifecycle:
     def asks_admission(self) -> bool:
         """Whether the step that is next or under way is a chat call (a tool's passes the gate)."""
         return self.step.chat is not None
+
+    def patience_s(self, at_ns: int) -> float:
+        """How long a delivery that is begun now may take."""
+        return self._deliveries.patience_s(self.job, at_ns)
 
     def handle(self, at_ns: int, event: object) -> Effects:
         """Take one event; what is to be done now, in order."""
@@ -151,7 +145,7 @@ class JobLifecycle:
 
     def _granted(self, at_ns: int, _: Granted) -> Effects:
         if self._cannot_end_in_time(at_ns):
-            return [Abandon(), *self._settle(self._expired(at_ns, "deadline_unmeetable"))]
+            return [Abandon(), *self._expire(at_ns, "deadline_unmeetable")]
         self.phase = Phase.CLAIMING
         lease_ns = round(self._settings.lease_s * NS)
         return self._write(self._update(states.claim(self.job, self._owner, at_ns + lease_ns)))
@@ -164,7 +158,7 @@ class JobLifecycle:
     def _not_let_in(self, at_ns: int, event: Ended) -> Effects:
         match event.end.verdict:
             case Verdict.EXPIRED:
-                return self._settle(self._expired(at_ns, event.end.reason))
+                return self._expire(at_ns, event.end.reason)
             case Verdict.REFUSED:
                 end = event.end
                 return self._settle(states.end(self.job, at_ns, JobState.FAILED, end.reason, end.message))
@@ -174,13 +168,13 @@ class JobLifecycle:
 
     def _time_up_waiting(self, at_ns: int, _: TimeUp) -> Effects:
         if at_ns >= self.job.deadline_at_ns:
-            return self._settle(self._expired(at_ns, "deadline_exceeded"))
+            return self._expire(at_ns, "deadline_exceeded")
         return [Wait()]
 
     def _time_up_asking(self, at_ns: int, _: TimeUp) -> Effects:
         if at_ns < self.job.deadline_at_ns:
             return []
-        return [Abandon(), *self._settle(self._expired(at_ns, "deadline_exceeded"))]
+        return [Abandon(), *self._expire(at_ns, "deadline_exceeded")]
 
     def _cancel_waiting(self, at_ns: int, _: Cancel) -> Effects:
         return self._settle(states.end(self.job, at_ns, JobState.CANCELLED, "cancelled"))
@@ -204,7 +198,7 @@ class JobLifecycle:
             end, self._end = self._end, None
             return self._delivered(at_ns, end)
         if at_ns >= self.job.deadline_at_ns:
-            return [Abandon(), *self._settle(self._expired(at_ns, "deadline_exceeded"))]
+            return [Abandon(), *self._expire(at_ns, "deadline_exceeded")]
         self.phase = Phase.RUNNING
         self.begun_ns = at_ns
         self._give_up_ns = at_ns + round(self.patience_s(at_ns) * NS)
@@ -239,55 +233,9 @@ class JobLifecycle:
 
     # ----------------------------------------------------------------- running
 
-    def patience_s(self, at_ns: int) -> float:
-        """How long a delivery that is begun now may take: its own timeout, or what the deadline leaves."""
-        settings, tool = self._settings, self.step.tool
-        own_s = settings.step_timeout_s
-        if tool is not None:
-            own_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
-        return min(own_s, (self.job.deadline_at_ns - at_ns) / NS)
-
     def _delivered(self, at_ns: int, event: Ended | StepEnd) -> Effects:
         end = event.end if isinstance(event, Ended) else event
-        job = self.job
-        match end.verdict:
-            case Verdict.DONE:
-                return self._settle(states.step_done(job, at_ns, self._result(at_ns, end)))
-            case Verdict.RETRY:
-                return self._settle(self._failed(at_ns, end))
-            case Verdict.EXPIRED:
-                return self._settle(self._expired(at_ns, end.reason))
-            case Verdict.REFUSED:
-                said = f"{end.reason}: {end.message}"
-                return self._settle(
-                    states.end(job, at_ns, JobState.FAILED, states.STEP_REFUSED, said),
-                )
-            case _:
-                return self._settle(states.release(job))
-
-    def _failed(self, at_ns: int, end: StepEnd) -> Job:
-        wait_ns = round(max(end.retry_after_s or 0.0, self._backoff_s()) * NS)
-        failed = states.step_failed(self.job, at_ns, end, wait_ns)
-        if not failed.state.ended and failed.not_before_ns >= failed.deadline_at_ns:
-            return states.end(failed, at_ns, JobState.EXPIRED, "deadline_exceeded", failed.message)
-        return failed
-
-    def _backoff_s(self) -> float:
-        """Exponential, by failures so far, with the configured jitter."""
-        retry = self._retry
-        wait_s = min(retry.max_seconds, retry.base_seconds * 2.0 ** min(self.job.failures, 30))
-        return wait_s * self._random.random() if retry.jitter == "full" else wait_s
-
-    def _result(self, at_ns: int, end: StepEnd) -> StepResult:
-        return StepResult(
-            step=self.job.step,
-            kind="chat" if self.step.chat is not None else "tool",
-            status=end.status,
-            output=end.output,
-            input_tokens=end.input_tokens,
-            output_tokens=end.output_tokens,
-            seconds=(at_ns - self.begun_ns) / NS if self.begun_ns else 0.0,
-        )
+        return self._settle(self._deliveries.ended(self.job, at_ns, self.begun_ns, end))
 
     def _renewed(self, _: int, event: Renewed) -> Effects:
         self.job = replace(self.job, leased_until_ns=event.leased_until_ns)
@@ -298,7 +246,7 @@ class JobLifecycle:
 
     def _time_up_running(self, at_ns: int, _: TimeUp) -> Effects:
         if at_ns >= self.job.deadline_at_ns:
-            return [Abandon(), *self._settle(self._expired(at_ns, "deadline_exceeded"))]
+            return [Abandon(), *self._expire(at_ns, "deadline_exceeded")]
         if at_ns >= self.job.leased_until_ns:
             lapsed = "its holder was not heard of for a whole lease"
             return [Abandon(), *self._reclaim(at_ns, states.LEASE_LAPSED, lapsed)]
@@ -306,7 +254,7 @@ class JobLifecycle:
             return []
         reason = "tool_timeout" if self.step.tool is not None else "step_timeout"
         end = StepEnd(verdict=Verdict.RETRY, reason=reason, message="it took longer than it may")
-        return [Abandon(), *self._settle(self._failed(at_ns, end))]
+        return [Abandon(), *self._settle(self._deliveries.failed(self.job, at_ns, end))]
 
     def _release_running(self, _: int, __: Release) -> Effects:
         return [Abandon(), *self._settle(states.release(self.job))]
@@ -354,6 +302,9 @@ class JobLifecycle:
         self.phase = Phase.SETTLING
         return self._write(self._update(job))
 
+    def _expire(self, at_ns: int, reason: str) -> Effects:
+        return self._settle(states.expired(self.job, at_ns, reason))
+
     def _accept(self) -> None:
         """What was being written is safe."""
         assert self._writing is not None
@@ -376,12 +327,6 @@ class JobLifecycle:
             self.phase = Phase.WAITING
             return [Wait()]
         return []
-
-    def _expired(self, at_ns: int, reason: str) -> Job:
-        unmeetable = reason == "deadline_unmeetable"
-        passed = "the deadline cannot be met" if unmeetable else "the deadline passed before it was completed"
-        said = self.job.message or passed
-        return states.end(self.job, at_ns, JobState.EXPIRED, reason, said)
 
     def _rewrite_wait_ns(self) -> int:
         self._failed_writes += 1

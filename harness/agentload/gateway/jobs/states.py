@@ -82,6 +82,13 @@ def end(job: Job, at_ns: int, state: JobState, reason: str = "", message: str = 
     )
 
 
+def expired(job: Job, at_ns: int, reason: str) -> Job:
+    """Its deadline has passed, or cannot be met any more. What its last failure said stays said."""
+    unmeetable = reason == "deadline_unmeetable"
+    passed = "the deadline cannot be met" if unmeetable else "the deadline passed before it was completed"
+    return end(job, at_ns, JobState.EXPIRED, reason, job.message or passed)
+
+
 def orphaned(job: Job, at_ns: int, reason: str, message: str) -> Job:
     """Its holder has died, or has not been heard of for a whole lease: that delivery failed.
 
