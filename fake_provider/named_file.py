@@ -10,7 +10,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from errno import EFBIG, EINVAL, ETIMEDOUT
 from functools import lru_cache
@@ -47,7 +47,7 @@ def read_whole(path: StrPath, most_bytes: int, pipe_s: float = PIPE_S) -> bytes:
 
 
 @contextmanager
-def open_regular(path: StrPath) -> Iterator[BinaryIO]:
+def open_regular(path: StrPath) -> Generator[BinaryIO]:
     """A regular file, to be read however large it is. Raises OSError, as `read_whole`, for all else."""
     require_regular(path)
     with open(path, "rb", opener=_without_waiting) as stream:

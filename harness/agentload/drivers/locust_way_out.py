@@ -6,7 +6,6 @@ code wanted it. Imports locust's greenlets: only the Locust processes may import
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -54,7 +53,7 @@ class WayOut:
         return share is not None
 
     def _called(self, name: str, inner: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        frames = traceback.extract_stack(sys._getframe(1))
+        frames = traceback.extract_stack()
         calling = {share.own.file: share for share in self._shares}
         lines = [(calling[f.filename], f.lineno) for f in frames if f.filename in calling]
         mine = self._of_this_greenlet()
