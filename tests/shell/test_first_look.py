@@ -74,7 +74,7 @@ def test_what_nobody_speaks_is_told_by_its_fields_and_not_by_their_values() -> N
 
 def test_what_the_judge_is_for_passes() -> None:
     assert look("openai-chat", {"error": {"code": "overloaded"}}) is None, "an error inside a 200"
-    assert look("anthropic-messages", {**MESSAGE, "content": []}) is None, "cut short before any text"
+    assert look("openai-responses", {**RESPONSE, "output": []}) is None, "cut short before any text"
     for status in (402, 413, 429, 500, 503, 529):
         assert look("openai-chat", {"detail": "no"}, status) is None
 
