@@ -135,7 +135,7 @@ class NewKeyEachTime(JobsCore):
 
 class NeverRenews(JobsCore):
     def _beat(self, at_ns: int) -> None:
-        self._beat_ns = None
+        self._leases.due_ns = None
 
 
 class NeverReclaims(JobsCore):

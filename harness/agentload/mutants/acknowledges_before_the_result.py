@@ -47,7 +47,7 @@ class _AcknowledgesFirst(JobsCore):
 
     def _tick(self, at_ns: int) -> None:
         while self._unwritten and self._unwritten[0][0] <= at_ns:
-            self._changes.append((None, self._unwritten.popleft()[1]))
+            self._batches.add(None, self._unwritten.popleft()[1])
         super()._tick(at_ns)
 
     def next_wakeup_ns(self) -> int | None:

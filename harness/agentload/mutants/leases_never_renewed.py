@@ -25,4 +25,4 @@ class LeasesNeverRenewed(Mutant):
 
 class _NoHeartbeat(JobsCore):
     def _beat(self, at_ns: int) -> None:  # noqa: ARG002
-        self._beat_ns = None
+        self._leases.due_ns = None

@@ -14,12 +14,14 @@ from typing import ClassVar, TypeAlias
 from agentload.gateway.answers import Answer
 from agentload.gateway.envelope import EnvelopeReader
 from agentload.gateway.jobs import news, states, views
+from agentload.gateway.jobs.batches import Batches
 from agentload.gateway.jobs.calls import chat_envelope, declared_units, tool_call
 from agentload.gateway.jobs.counters import Counters
-from agentload.gateway.jobs.desk import Desk
+from agentload.gateway.jobs.desk import Desk, respond
 from agentload.gateway.jobs.ends import of_tool
 from agentload.gateway.jobs.gate import ToolGate
-from agentload.gateway.jobs.lanes import Lane, Lanes
+from agentload.gateway.jobs.lanes import Lanes
+from agentload.gateway.jobs.leases import Leases
 from agentload.gateway.jobs.lifecycle import JobLifecycle
 from agentload.gateway.jobs.model import NS, Job, JobSpec, JobState, StepEnd, Verdict
 from agentload.gateway.jobs.phase import Phase
@@ -33,7 +35,6 @@ from agentload.gateway.jobs.protocol import (
     JobEvent,
     JobPosted,
     JobSubmitted,
-    Persist,
     Recovered,
     Stored,
     StoreFailed,
@@ -42,6 +43,7 @@ from agentload.gateway.jobs.protocol import (
 )
 from agentload.gateway.jobs.registry import Registry
 from agentload.gateway.jobs.store import Applied, Change, Delete, Fenced, Outcome, Renew
+from agentload.gateway.jobs.turns import Turns
 from agentload.gateway.jobs.underway import Underway
 from agentload.gateway.jobs.wishes import AskAdmission, CallOff, LetGo, Wish
 from agentload.gateway.protocol import Drain, Respond, Stop, Tick
@@ -53,8 +55,6 @@ from agentload.scheduler.wall_clock import EPOCH_NS
 
 CoreAction: TypeAlias = JobAction | Respond | Wish
 CoreEvent: TypeAlias = JobEvent | Tick | Drain | Stop
-
-_IN_LANE = (Phase.STORING, Phase.WAITING, Phase.ASKING)
 
 
 class JobsCore:
@@ -90,18 +90,13 @@ class JobsCore:
         self._desk = Desk(config, settings, who, gateway.max_body_bytes, random, self.registry, self.lanes)
         self._gate = ToolGate(settings.tool_slots, settings.tool_tenant_most)
         self._draining = False
-        self._batches: dict[int, list[tuple[JobLifecycle | None, Change]]] = {}
-        self._last_batch = 0
+        self._batches = Batches()
         self._underway = Underway(self._gate)
         self._timers = Timers()
-        self._lane_timers = Timers()
-        self._beat_ns: int | None = None
-        self._leased: dict[int, JobLifecycle] = {}
-        """Jobs in service, by number."""
-        # What one call of `handle` gathers.
+        self._turns = Turns(self.registry, self.lanes, self._gate, settings.ahead)
+        self._leases = Leases(settings)
         self._out: list[CoreAction] = []
-        self._changes: list[tuple[JobLifecycle | None, Change]] = []
-        self._dirty: dict[int, Lane] = {}
+        """What one call of `handle` gathers."""
 
     # ----------------------------------------------------------------- what others tell it
 
@@ -161,19 +156,19 @@ class JobsCore:
         """When to send a Tick at the latest; None when only another event can change anything."""
         oldest_ns = self.registry.oldest_end_ns()
         stale_ns = None if oldest_ns is None else oldest_ns + round(self.settings.retention_s * NS)
-        due = (self._timers.next_ns(), self._lane_timers.next_ns(), self._beat_ns, stale_ns)
+        due = (self._timers.next_ns(), self._turns.next_ns(), self._leases.due_ns, stale_ns)
         at_ns = min((one for one in due if one is not None), default=None)
         return None if at_ns is None else at_ns - self.wall_offset_ns
 
     @property
     def leased(self) -> Collection[JobLifecycle]:
         """Jobs with a step in service."""
-        return self._leased.values()
+        return self._leases.held
 
     @property
     def in_service(self) -> int:
         """Jobs that are leased or about to be, and batches that are being written."""
-        return len(self._leased) + len(self._underway) + len(self._batches)
+        return len(self._leases) + len(self._underway) + len(self._batches)
 
     # ----------------------------------------------------------------- requests
 
@@ -182,7 +177,7 @@ class JobsCore:
         if isinstance(spec, JobSpec):
             self._submitted(at_ns, event.request_id, spec, preferred=isinstance(event, ChatPosted))
         else:
-            self._out.append(Respond(event.request_id, spec.status, spec.headers, spec.body))
+            self._out.append(respond(event.request_id, spec))
 
     def _submitted(self, at_ns: int, request_id: int, spec: JobSpec, *, preferred: bool) -> None:
         known = self.registry.with_key(spec.tenant, spec.key)
@@ -196,7 +191,7 @@ class JobsCore:
         else:
             refused = self._desk.refused(at_ns, spec)
         if refused is not None:
-            return self._out.append(Respond(request_id, refused.status, refused.headers, refused.body))
+            return self._out.append(respond(request_id, refused))
         lifecycle = self._new(at_ns, spec)
         self._desk.await_acceptance(lifecycle.job.number, request_id, preferred=preferred)
         return self._accept(at_ns, lifecycle)
@@ -213,26 +208,17 @@ class JobsCore:
         self._carry_out(at_ns, lifecycle, lifecycle.insert())
 
     def _new(self, at_ns: int, spec: JobSpec) -> JobLifecycle:
-        job = Job(
-            id=f"job_{self._random.getrandbits(80):020x}",
+        job = states.accepted(
+            spec,
+            at_ns,
+            job_id=f"job_{self._random.getrandbits(80):020x}",
             number=self.registry.last_number + 1,
-            tenant=spec.tenant,
-            service_class=spec.service_class,
-            workflow=spec.workflow,
-            steps=spec.steps,
-            steps_total=len(spec.steps),
-            created_at_ns=at_ns,
-            deadline_at_ns=at_ns + round(spec.deadline_s * NS),
-            max_attempts=spec.max_attempts,
-            max_total_tokens=spec.max_total_tokens,
-            estimated_units=declared_units(spec, self._estimation),
-            key=spec.key,
-            digest=spec.digest,
+            units=declared_units(spec, self._estimation),
         )
         lifecycle = self._make(job, stored=False)
         lifecycle.beyond = self._desk.beyond(spec)
         self.registry.add(lifecycle)
-        self.lanes.join(self.lanes.of(job.service_class, job.tenant), job.number)
+        self._turns.join(job)
         return lifecycle
 
     def _make(self, job: Job, *, stored: bool) -> JobLifecycle:
@@ -243,12 +229,12 @@ class JobsCore:
         if isinstance(found, JobLifecycle):
             self._out.append(self._desk.show(at_ns, found, event.request_id))
         else:
-            self._out.append(Respond(event.request_id, found.status, found.headers, found.body))
+            self._out.append(respond(event.request_id, found))
 
     def _deleted(self, at_ns: int, event: JobDeleted) -> None:
         found = self._desk.find(event.headers, event.job_id)
         if not isinstance(found, JobLifecycle):
-            self._out.append(Respond(event.request_id, found.status, found.headers, found.body))
+            self._out.append(respond(event.request_id, found))
         elif found.phase is Phase.ENDED:
             self._out.append(self._desk.show(at_ns, found, event.request_id))
         else:
@@ -265,16 +251,14 @@ class JobsCore:
                 self.registry.add(lifecycle)
                 continue
             self.registry.add(lifecycle)
-            lane = self.lanes.of(job.service_class, job.tenant)
-            self.lanes.join(lane, job.number)
+            self._turns.join(job)
             effects = lifecycle.recovered(at_ns)
             self._moved(at_ns, lifecycle, Phase.WAITING)
             self._carry_out(at_ns, lifecycle, effects)
 
     def _stored(self, at_ns: int, event: Stored) -> None:
-        for (lifecycle, change), outcome in zip(
-            self._batches.pop(event.batch, ()), event.outcomes, strict=True
-        ):
+        changes = self._batches.answered(event.batch)
+        for (lifecycle, change), outcome in zip(changes, event.outcomes, strict=True):
             self.counters.fenced += isinstance(outcome, Fenced)
             if lifecycle is not None:
                 self._saved(at_ns, lifecycle, change, outcome)
@@ -294,7 +278,7 @@ class JobsCore:
 
     def _store_failed(self, at_ns: int, event: StoreFailed) -> None:
         self.counters.store_failures += 1
-        for lifecycle, change in self._batches.pop(event.batch, ()):
+        for lifecycle, change in self._batches.answered(event.batch):
             if lifecycle is None or isinstance(change, Renew):
                 continue  # a lease that cannot be renewed lapses
             if lifecycle.phase is Phase.STORING:
@@ -309,27 +293,21 @@ class JobsCore:
             lifecycle = self.registry.by_number.get(number)
             if lifecycle is not None:
                 self._tell(at_ns, lifecycle, news.TimeUp())
-        while (number := self._lane_timers.pop_due(at_ns)) is not None:
-            lane = self.lanes.numbered(number)
-            if lane is not None:
-                self._dirty[lane.number] = lane
-        if self._beat_ns is not None and at_ns >= self._beat_ns:
+        self._turns.wake(at_ns)
+        if self._leases.due_ns is not None and at_ns >= self._leases.due_ns:
             self._beat(at_ns)
         self._prune(at_ns)
 
     def _beat(self, at_ns: int) -> None:
-        """Renew every lease that is held. (One that has lapsed has been taken away already.)"""
-        until_ns = at_ns + round(self.settings.lease_s * NS)
-        for lifecycle in self._leased.values():
-            job = lifecycle.job
-            self._changes.append((lifecycle, Renew(job.id, job.token, until_ns)))
-        self._beat_ns = at_ns + round(self.settings.beat_s * NS) if self._leased else None
+        """Renew every lease that is held."""
+        for lifecycle, renewal in self._leases.renewals(at_ns):
+            self._batches.add(lifecycle, renewal)
 
     def _prune(self, at_ns: int) -> None:
         settings = self.settings
         before_ns = at_ns - round(settings.retention_s * NS)
         while (stale := self.registry.pop_stale(before_ns, settings.max_kept)) is not None:
-            self._changes.append((None, Delete(stale.job.id)))
+            self._batches.add(None, Delete(stale.job.id))
 
     def _drain(self, at_ns: int) -> None:
         """Take no more, and begin nothing; what is in service may finish."""
@@ -347,29 +325,13 @@ class JobsCore:
             if lifecycle is not None:
                 self._tell(at_ns, lifecycle, news.Release())
 
-    # ----------------------------------------------------------------- lanes and the gate
+    # ----------------------------------------------------------------- before admission and the gate
 
     def _pause(self, at_ns: int, job: Job, end: StepEnd) -> None:
         """Admission will have none of this lane now: it asks again when it was told to, not before."""
         self.counters.parked += 1
-        lane = self.lanes.of(job.service_class, job.tenant)
         wait_s = end.retry_after_s or self._retry.base_seconds * (0.5 + self._random.random() / 2)
-        lane.paused_until_ns = max(lane.paused_until_ns, at_ns + round(wait_s * NS))
-        self._lane_timers.set(lane.number, lane.paused_until_ns)
-
-    def _pump(self, at_ns: int) -> None:
-        """Put before admission, and before the gate, what may go there now."""
-        while self._dirty:
-            lane = self._dirty.pop(next(iter(self._dirty)))
-            while (number := lane.pop(at_ns, self.settings.ahead)) is not None:
-                lifecycle = self.registry.by_number.get(number)
-                if lifecycle is not None and self._may_ask(at_ns, lifecycle):
-                    self._ask(at_ns, lifecycle)
-            if not lane.members and not lane.asking and at_ns >= lane.paused_until_ns:
-                self.lanes.forget(lane)
-
-    def _may_ask(self, at_ns: int, lifecycle: JobLifecycle) -> bool:
-        return lifecycle.phase is Phase.WAITING and lifecycle.job.not_before_ns <= at_ns
+        self._turns.pause(job, at_ns + round(wait_s * NS))
 
     def _ask(self, at_ns: int, lifecycle: JobLifecycle) -> None:
         job, chat = lifecycle.job, lifecycle.step.chat
@@ -392,16 +354,10 @@ class JobsCore:
         )
         return self._out.append(AskAdmission(request_id, envelope))
 
-    def _pump_gate(self, at_ns: int) -> None:
-        while (granted := self._gate.next()) is not None:
-            tenant, number = granted
-            lifecycle = self.registry.by_number.get(number)
-            if lifecycle is None or not self._may_ask(at_ns, lifecycle):
-                self._gate.free(tenant)  # it has ended, or has a slot already
-                continue
-            self._underway.hold_slot(number, tenant)
-            self._tell(at_ns, lifecycle, news.Asked())
-            self._tell(at_ns, lifecycle, news.Granted())
+    def _take_slot(self, at_ns: int, lifecycle: JobLifecycle) -> None:
+        self._underway.hold_slot(lifecycle.job.number, lifecycle.job.tenant)
+        self._tell(at_ns, lifecycle, news.Asked())
+        self._tell(at_ns, lifecycle, news.Granted())
 
     # ----------------------------------------------------------------- deliveries
 
@@ -469,13 +425,11 @@ class JobsCore:
             self._timers.cancel(job.number)
         if after is before:
             return
-        self._keep_lane(lifecycle, before, after)
+        self._turns.moved(lifecycle, before, after)
         if after is Phase.RUNNING:
-            self._leased[job.number] = lifecycle
-            if self._beat_ns is None:
-                self._beat_ns = at_ns + round(self.settings.beat_s * NS)
+            self._leases.take(at_ns, lifecycle)
         elif before is Phase.RUNNING:
-            del self._leased[job.number]
+            self._leases.give_up(job.number)
             if not job.state.ended and not lifecycle.asks_admission:
                 self.counters.tool_ns += at_ns - lifecycle.begun_ns
         if after is Phase.ENDED:
@@ -483,17 +437,6 @@ class JobsCore:
         elif after is Phase.LOST:
             self.registry.drop(lifecycle)
             self._out.extend(self._desk.lost(lifecycle))
-
-    def _keep_lane(self, lifecycle: JobLifecycle, before: Phase, after: Phase) -> None:
-        job = lifecycle.job
-        lane = self.lanes.of(job.service_class, job.tenant)
-        self._dirty[lane.number] = lane
-        if before in _IN_LANE and after not in _IN_LANE:
-            self.lanes.leave(lane, job.number)
-        elif after in _IN_LANE and before not in _IN_LANE:
-            self.lanes.join(lane, job.number)
-        if Phase.ASKING in (before, after) and lifecycle.asks_admission:
-            lane.asking += 1 if after is Phase.ASKING else -1
 
     def _ended(self, at_ns: int, lifecycle: JobLifecycle) -> None:
         job = lifecycle.job
@@ -512,35 +455,23 @@ class JobsCore:
         for effect in effects:
             match effect:
                 case news.Write():
-                    self._changes.append((lifecycle, effect.change))
+                    self._batches.add(lifecycle, effect.change)
                 case news.Begin():
                     self._begin(at_ns, lifecycle)
                 case news.Abandon():
                     self._abandon(number)
                 case news.Wait():
-                    self._enlist(at_ns, lifecycle)
-
-    def _enlist(self, at_ns: int, lifecycle: JobLifecycle) -> None:
-        """It is ready, unless its time has not come: then its timer brings it back."""
-        job = lifecycle.job
-        if job.not_before_ns > at_ns:
-            return
-        if lifecycle.asks_admission:
-            lane = self.lanes.of(job.service_class, job.tenant)
-            lane.ready(job.number)
-            self._dirty[lane.number] = lane
-        else:
-            self._gate.ready(job.tenant, job.number)
+                    self._turns.ready(at_ns, lifecycle)
 
     def _finish(self, at_ns: int) -> list[CoreAction]:
         """Let go what may go; then everything that was gathered, and one batch for the store."""
         if not self._draining:
-            self._pump_gate(at_ns)
-            self._pump(at_ns)
-        if self._changes:
-            self._last_batch += 1
-            self._batches[self._last_batch] = self._changes
-            self._out.append(Persist(self._last_batch, tuple(change for _, change in self._changes)))
-            self._changes = []
+            for lifecycle in self._turns.tools(at_ns):
+                self._take_slot(at_ns, lifecycle)
+            for lifecycle in self._turns.chats(at_ns):
+                self._ask(at_ns, lifecycle)
+        batch = self._batches.close()
+        if batch is not None:
+            self._out.append(batch)
         out, self._out = self._out, []
         return out

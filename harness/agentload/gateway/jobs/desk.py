@@ -126,13 +126,13 @@ class Desk:
     def accept(self, at_ns: int, lifecycle: JobLifecycle, request_id: int, *, preferred: bool) -> Respond:
         """202."""
         standing = self.standing(at_ns, lifecycle)
-        return _respond(request_id, views.accepted(lifecycle.job, standing, preferred=preferred))
+        return respond(request_id, views.accepted(lifecycle.job, standing, preferred=preferred))
 
     def not_accepted(self, at_ns: int, lifecycle: JobLifecycle) -> list[Respond]:
         """The job could not be made safe."""
         waiters = self._accepting.pop(lifecycle.job.number, [])
         name = lifecycle.job.service_class
-        return [_respond(one.request_id, self.try_later(at_ns, views.STORE_DOWN, name)) for one in waiters]
+        return [respond(one.request_id, self.try_later(at_ns, views.STORE_DOWN, name)) for one in waiters]
 
     def ended(self, at_ns: int, lifecycle: JobLifecycle) -> list[Respond]:
         """The job has ended, and this is safe."""
@@ -144,7 +144,7 @@ class Desk:
         waiters = self._deleting.pop(lifecycle.job.number, [])
         name = lifecycle.job.service_class
         return [
-            _respond(request_id, self.try_later(at_ns, views.CANCEL_UNSAFE, name)) for request_id in waiters
+            respond(request_id, self.try_later(at_ns, views.CANCEL_UNSAFE, name)) for request_id in waiters
         ]
 
     def lost(self, lifecycle: JobLifecycle) -> list[Respond]:
@@ -152,7 +152,7 @@ class Desk:
         number = lifecycle.job.number
         asked = [one.request_id for one in self._accepting.pop(number, [])]
         asked += self._deleting.pop(number, [])
-        return [_respond(request_id, views.refusal(views.UNKNOWN_JOB)) for request_id in asked]
+        return [respond(request_id, views.refusal(views.UNKNOWN_JOB)) for request_id in asked]
 
     # ----------------------------------------------------------------- being asked
 
@@ -169,7 +169,7 @@ class Desk:
 
     def show(self, at_ns: int, lifecycle: JobLifecycle, request_id: int) -> Respond:
         """200 with everything."""
-        return _respond(request_id, views.shown(lifecycle.job, self.standing(at_ns, lifecycle)))
+        return respond(request_id, views.shown(lifecycle.job, self.standing(at_ns, lifecycle)))
 
     # ----------------------------------------------------------------- where a job stands
 
@@ -201,5 +201,6 @@ class Desk:
         return Standing(state, position, (wait_ns + left_ns) / NS, until_ns)
 
 
-def _respond(request_id: int, answer: Answer) -> Respond:
+def respond(request_id: int, answer: Answer) -> Respond:
+    """Give that answer to whoever sent the request."""
     return Respond(request_id, answer.status, answer.headers, answer.body)

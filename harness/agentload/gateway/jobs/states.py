@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from agentload.gateway.jobs.model import Job, JobState, StepEnd, StepResult, Verdict
+from agentload.gateway.jobs.model import NS, Job, JobSpec, JobState, StepEnd, StepResult, Verdict
 
 ATTEMPTS_EXHAUSTED = "attempts_exhausted"
 SPEND_LIMIT = "spend_limit"
@@ -20,6 +20,26 @@ STEP_REFUSED = "step_refused"
 LEASE_ORPHANED = "lease_orphaned"
 LEASE_LAPSED = "lease_lapsed"
 LOST_LEASES = (LEASE_ORPHANED, LEASE_LAPSED)
+
+
+def accepted(spec: JobSpec, at_ns: int, *, job_id: str, number: int, units: float) -> Job:
+    """The first row. `units`: work units of all its steps, as they declare them."""
+    return Job(
+        id=job_id,
+        number=number,
+        tenant=spec.tenant,
+        service_class=spec.service_class,
+        workflow=spec.workflow,
+        steps=spec.steps,
+        steps_total=len(spec.steps),
+        created_at_ns=at_ns,
+        deadline_at_ns=at_ns + round(spec.deadline_s * NS),
+        max_attempts=spec.max_attempts,
+        max_total_tokens=spec.max_total_tokens,
+        estimated_units=units,
+        key=spec.key,
+        digest=spec.digest,
+    )
 
 
 def claim(job: Job, owner: str, leased_until_ns: int) -> Job:
