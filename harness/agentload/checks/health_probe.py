@@ -27,7 +27,8 @@ class HealthProbe(Check):
     then a flood takes down the gateway itself, and its neighbours after it. It is asked once a second from
     outside the load, each time over a new connection. While a fault of the profile kills the gateway or holds
     it up, and `grace_s` after that, nothing is expected; nor while the machine stood still. A target without
-    `health:` in its file is not judged.
+    `health:` in its file is not judged. Where a gateway has two pages, name the one by which it is killed:
+    the other, which says whether it wants more traffic, may refuse in a flood, and rightly so.
     """
 
     stalls_only_worsen = True
