@@ -212,7 +212,7 @@ class Stack:
         if start.sends_key:
             named.append(("Idempotency-Key", idempotency_key(self.run_id, arrival)))
         headers = [(name.lower().encode(), value.encode()) for name, value in named]
-        body = chat_body(arrival.job, marker, self._target.model)
+        body = chat_body(arrival.job, marker, arrival.model or self._target.model)
         scope = scope_of("/v1/chat/completions", headers)
         connection = Connection(self.gateway, scope, body, self.one_way_s)  # type: ignore[arg-type]
         reader = ReplyReader(arrival.job.stream, arrival.seq)

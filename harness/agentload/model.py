@@ -144,6 +144,8 @@ class Tenant(Noun):
     clients: tuple[ClientShare, ...] = ()
     """A population: then `client` is its most frequent member, and `behaviours.client_of` says which one a
     logical request has. Empty: every request has `client`."""
+    model: str | None = Field(default=None, min_length=1, max_length=200)
+    """The model that its requests ask for. None: the target's own."""
     job: JobOrder | None = None
     """Its arrivals are durable jobs of these steps. None: they are chat calls."""
     locust: LocustUsers | None = None
@@ -246,6 +248,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     job: Job
     run: str | None = None
     """What it is a step of, sent as `X-Run-Id`: a closed loop's user is one run. None: of nothing."""
+    model: str | None = None
+    """The model that it asks for. None: the target's own."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

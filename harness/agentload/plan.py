@@ -96,6 +96,7 @@ def _arrival(tenants: tuple[Tenant, ...], seq: int, one: _Draw, phase: str) -> A
         phase=phase,
         due_ns=one.due_ns,
         job=one.job,
+        model=tenant.model,
     )
 
 
@@ -111,6 +112,9 @@ def _fingerprint(profile: Profile, seed: int, planned: tuple[Arrival, ...]) -> s
     orders = [[t.name, t.job.model_dump()] for t in profile.tenants if t.job is not None]
     if orders:
         digest.update(json.dumps(orders, sort_keys=True).encode())
+    models = [[t.name, t.model] for t in profile.tenants if t.model is not None and t.users is not None]
+    if models:
+        digest.update(json.dumps(models, sort_keys=True).encode())
     homegrown = [
         [t.name, t.service_class, windows(profile, t), t.locust.model_dump(exclude={"file"})]
         for t in profile.tenants
@@ -151,6 +155,7 @@ class _Loop(NamedTuple):
     workload: workloads.Workload
     job: Job | None
     """The one job that they ever send; None where jobs differ."""
+    model: str | None
 
 
 class ClosedLoops:
@@ -188,6 +193,7 @@ class ClosedLoops:
             due_ns=due_ns,
             job=loop.job or self._drawn(loop, user, k, due_ns),
             run=self._runs[user.index],
+            model=loop.model,
         )
 
     def _drawn(self, loop: _Loop, user: ClosedUser, k: int, due_ns: int) -> Job:
@@ -211,7 +217,15 @@ def _loop(profile: Profile, tenant: Tenant) -> _Loop:
     assert tenant.workload is not None
     workload = workloads.make(tenant.workload)
     active = windows(profile, tenant)
-    return _Loop(tenant.name, tenant.service_class, tenant.think_s, active, workload, job=workload.always())
+    return _Loop(
+        tenant.name,
+        tenant.service_class,
+        tenant.think_s,
+        active,
+        workload,
+        job=workload.always(),
+        model=tenant.model,
+    )
 
 
 def _phase_windows(profile: Profile) -> list[tuple[int, int]]:

@@ -56,6 +56,7 @@ tenants:
     workload: {kind: chat, input_tokens: 100, output_tokens: {min: 1, max: 24}, stream: 0.2}
     client: {kind: hammer, max_attempts: 3, timeout_s: 0.6}
   - name: hurried
+    model: large
     arrivals: {kind: poisson, rate: 6}
     workload: {kind: chat, input_tokens: 13, max_tokens: 32, output_tokens: 20, stream: 0.5, deadline_s: 0.4}
     client: {kind: ignores}

@@ -43,6 +43,7 @@ def test_the_file_is_found_beside_the_profile_wherever_that_is_read_from(tmp_pat
             "12:13: tenants[1].locust: ",
         ),
         ("during: [beside]", "workload: {kind: chat}", "11:15: tenants[1].workload: is for load"),
+        ("during: [beside]", "model: large", "11:12: tenants[1].model: is for load that is planned"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path: Path, old: str, new: str, line: str) -> None:

@@ -128,6 +128,7 @@ def test_fingerprints_cover_jobs_closed_loops_and_seed_but_not_checks() -> None:
     assert print_of("{kind: fixed}", "{kind: fixed, output_tokens: 17}") != base
     assert print_of("after]", "after, noise]") != base
     assert print_of("name: tiny", "name: tiny", 2) != base
+    assert print_of("users: 3", "users: 3, model: large") != base
     assert print_of("checks: [bounded-queue]", "checks: [status-codes]") == base
     assert print_of("users: 2,", "users: 2, client: hammer,") == base
 
@@ -230,3 +231,21 @@ def test_arrivals_carry_their_tenants_class() -> None:
     classes = {(a.tenant, a.service_class) for a in plan.draw(parsed(text), 1).arrivals}
     assert classes == {("quiet-1", "standard"), ("quiet-2", "standard"), ("flood", "batch")}
     assert isinstance(plan.draw(parsed(text), 1).arrivals[0], Arrival)
+
+
+def test_a_tenants_model_is_what_all_its_requests_ask_for() -> None:
+    text = TEXT.replace("checks:", LOOPS + "checks:").replace("users: 3,", "users: 3, model: large,")
+    chosen = parsed(text.replace("- {name: flood,", "- {name: flood, model: small,"))
+    drawn = plan.draw(chosen, 1)
+    assert {(a.tenant == "flood", a.model) for a in drawn.arrivals} == {(True, "small"), (False, None)}
+    loops = plan.ClosedLoops(chosen, drawn)
+    asked = {loops.arrival(user, 0, 0).tenant: loops.arrival(user, 0, 0).model for user in loops.users}
+    assert asked == {"agents": "large", "batch": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "fingerprint"), [("noisy-neighbor", "46f29be40e17"), ("weighted-fair", "dfa45e51e267")]
+)
+def test_plans_are_still_those_that_they_were(name: str, fingerprint: str) -> None:
+    """Of folders that others have, and of figures in documents: who changes a plan changes these, too."""
+    assert plan.draw(profile.load(profile.find(name)), 1).fingerprint.startswith(fingerprint)

@@ -236,6 +236,13 @@ def test_a_mistake_is_one_line(right: str, wrong: str, line: str) -> None:
     assert [one for one in found if one.startswith(f"p.yaml:{line}")], found
 
 
+def test_a_model_that_the_provider_does_not_serve_is_told() -> None:
+    asks = VALID.replace("name: flood,", "name: flood, model: larg,")
+    assert profile.parse(asks, "p.yaml").tenants[-1].model == "larg"
+    [line] = lines(asks.replace("{slots: 4}", "{slots: 4, any_model: false, models: [large]}", 1))
+    assert line.endswith("tenants[1].model: the provider serves no model 'larg' (did you mean 'large'?)")
+
+
 def test_a_default_reference_must_exist_too() -> None:
     text = VALID.replace("name: baseline", "name: before").replace("replays: baseline", "replays: before")
     [line] = lines(text)

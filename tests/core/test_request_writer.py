@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentload import __version__, targets
+from agentload.client.job_writer import JobWriter
 from agentload.client.logical import AttemptStart
 from agentload.client.request_writer import RequestWriter, chat_body, marker_of
-from agentload.model import Arrival, Job
+from agentload.model import Arrival, Job, JobOrder
 from agentload.targets import Target
 from fake_provider.marker import Marker, decode, message
 from fake_provider.words import count_tokens
@@ -48,6 +51,7 @@ arrivals = st.builds(
     due_ns=st.integers(0, 10**12),
     job=jobs,
     run=st.sampled_from([None, "a-run-3"]),
+    model=st.sampled_from([None, "large", 'a "model"']),
 )
 names = st.sampled_from(["X-Tenant", "authorization", "x-attempt", "X-Workflow", "x-deadline-ms", "Host"])
 texts = st.sampled_from(["{tenant}", "Bearer {env:KEY_{tenant}}", "{class}/{tenant}", "plain", "caf\xe9"])
@@ -68,7 +72,8 @@ def written_plainly(target: Target, arrival: Arrival, marker: Marker, now_ns: in
     """A dict made JSON, a list of fields made lines."""
     job = arrival.job
     content = message(marker, job.input_tokens)
-    body: dict[str, Any] = {"model": target.model, "messages": [{"role": "user", "content": content}]}
+    model = target.model if arrival.model is None else arrival.model
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": content}]}
     if job.declared_output_tokens is not None:
         body["max_tokens"] = job.declared_output_tokens
     if job.stream:
@@ -99,6 +104,32 @@ def test_requests_are_those_of_the_plainest_way(
 
 
 # --------------------------------------------------------------------------- what they say
+
+
+@pytest.mark.parametrize(
+    ("flavour", "options"),
+    [
+        ("openai-chat", {}),
+        ("openai-responses", {}),
+        ("anthropic-messages", {}),
+        ("http", {"http": {"body": {"q": "{prompt}", "model": "{model}"}, "text": "text"}}),
+        ("jobs", {"jobs": {"body": {"q": "{prompt}", "model": "{model}"}, "text": "text"}}),
+    ],
+)
+def test_every_flavour_asks_for_the_model_of_the_tenant(flavour: str, options: dict[str, Any]) -> None:
+    target = replace(targets.load("http://127.0.0.1:8080/v1", {}), flavour=flavour, options=options)
+    named = msgspec.structs.replace(arrival(), model="large")
+    for one, model in ((arrival(), "fake-model"), (named, "large")):
+        body = RequestWriter(target).write(one, MARKER, 1000).partition(b"\r\n\r\n")[2]
+        assert json.loads(body)["model"] == model
+
+
+def test_a_durable_job_asks_for_the_model_of_its_tenant() -> None:
+    named = msgspec.structs.replace(arrival(), model="large")
+    order = JobOrder.model_validate({"steps": ["chat", "chat"]})
+    raw = JobWriter(targets.load("http://127.0.0.1:8080/v1", {}), 1).post(named, order, 0, 1000)
+    steps = json.loads(raw.partition(b"\r\n\r\n")[2])["steps"]
+    assert [step["chat"]["model"] for step in steps] == ["large", "large"]
 
 
 def test_a_plain_request_body() -> None:

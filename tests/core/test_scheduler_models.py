@@ -60,6 +60,23 @@ def test_for_the_same_model_nobody_passes_anybody() -> None:
     assert one.fate(wide) == "dispatched"
 
 
+def test_who_waits_for_a_used_up_model_is_served_by_weight_whatever_others_are_served_meanwhile() -> None:
+    one = scene(limits(), tenants={"a": {"weight": 3}, "b": {"weight": 1}})
+    for _ in range(60):
+        one.submit("a", 250, model="large")
+        one.submit("b", 250, model="large")
+    for _ in range(100):  # ten seconds at a thousand tokens a second; calls last for 0.2 s
+        one.submit("c", 200, model="small")
+        one.pass_time(100 * MS)
+        granted = {key: found.reservation.granted_ns for key, found in one.reservations.items()}
+        for request in [r for r in one.running.values() if granted[r.id] <= one.now_ns - NS // 5]:
+            one.end(request)
+    served = Counter(one.dispatched)
+    assert served["c"] == 100
+    assert served["a"] + served["b"] == 44
+    assert served["a"] == pytest.approx(33, abs=2)
+
+
 def test_a_paused_model_pauses_no_other() -> None:
     one = scene(limits())
     first = one.submit("a", 100, model="large")

@@ -54,6 +54,7 @@ arrivals = st.builds(
     due_ns=st.integers(0, 10**11),
     job=jobs,
     run=st.sampled_from([None, "a-run-3"]),
+    model=st.sampled_from([None, "large"]),
 )
 
 
@@ -76,7 +77,7 @@ def test_gateway_and_provider_read_what_they_would_read_from_the_wire(
     )
     submission = Submitter(7, PLACES).write(arrival, start, sent_ns)
     marker = marker_of(7, PLACES[arrival.tenant], arrival, attempt)
-    body = chat_body(arrival.job, marker, TARGET.model)
+    body = chat_body(arrival.job, marker, arrival.model or TARGET.model)
     named = TARGET.headers(arrival, 0 if attempt % 2 else marker.attempt, sent_ns)
     if start.sends_key:
         named.append(("Idempotency-Key", idempotency_key(7, arrival)))

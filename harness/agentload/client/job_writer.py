@@ -93,9 +93,9 @@ class JobWriter:
         return plain_head(self._target, "GET", path or f"{self._path}/{job_id}", arrival)
 
     def _body(self, arrival: Arrival, order: JobOrder, place: int) -> bytes:
-        target = self._target
+        target, model = self._target, arrival.model or self._target.model
         if target.api.takes_steps:
-            return job_body(arrival, order, self._run, place, target.model)
+            return job_body(arrival, order, self._run, place, model)
         plain = msgspec.structs.replace(arrival, job=msgspec.structs.replace(arrival.job, stream=False))
         prompt = message(marker_of(self._run, place, arrival, 0), arrival.job.input_tokens)
-        return target.api.request_body(prompt, plain, target.model)
+        return target.api.request_body(prompt, plain, model)

@@ -67,7 +67,8 @@ class RequestWriter:
         Raises ProfileError when an environment variable is missing (see `Target.check_tenants`).
         """
         job, target = arrival.job, self._target
-        body = self._flavour.request_body(message(marker, job.input_tokens), arrival, target.model)
+        model = arrival.model or target.model
+        body = self._flavour.request_body(message(marker, job.input_tokens), arrival, model)
         said = marker.attempt if start is None or start.said_number is None else start.said_number
         kind = (
             arrival.tenant,

@@ -66,6 +66,7 @@ class Asker:
                 declared_output_tokens=2 * tokens,
                 stream=kind is Kind.STREAMED,
             ),
+            model=tenant.model,
         )
         self._next += 1
         return kind, arrival

@@ -65,6 +65,41 @@ checks:
   - status-codes
 """
 
+MODELS = f"""\
+# One model has a limit of its own, and more is wanted of it than that; of the other there is enough.
+name: models
+about: A model that is limited to 4 calls a second, asked for 8; another one beside it, without a limit.
+phases:
+  - {{name: warm-up, seconds: 2, record: false}}
+  - {{name: load, seconds: 14}}
+provider:
+  slots: 32                                              # 32 ÷ 0.25 s = 128 calls/s
+  bucket_s: 1
+  model_limits:
+    large: {{tokens_per_minute: 57600}}                  # ÷ 60 ÷ 240 tokens a call = 4 calls/s, 4 at once
+  {_LATENCY}
+gateway:
+  pools:
+    shared:
+      slots: 32
+      classes:
+        standard: {{max_queue: 64}}
+tenants:
+  - name: large
+    count: 2
+    model: large
+    arrivals: {{kind: poisson, rate: 4}}
+    workload: {{kind: fixed, input_tokens: 24, max_tokens: 240, output_tokens: 60}}
+  - name: small
+    model: small
+    arrivals: {{kind: poisson, rate: 20}}
+    workload: {_SMALL}
+checks:
+  - provider-limit
+  - no-starvation: {{max_wait_s: 3}}
+  - status-codes
+"""
+
 RESETS = f"""\
 # Every connection breaks before an answer: nobody knows what the provider has done.
 name: resets

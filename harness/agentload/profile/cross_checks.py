@@ -123,6 +123,19 @@ def cross_check_tenants(document: Document) -> None:
                 document.complain((*path, "during", index), f"no phase '{phase}'{hint}")
 
 
+def cross_check_models(document: Document) -> None:
+    """Models that the provider serves, where it does not serve any."""
+    if document.get(("provider", "any_model")) is not False:
+        return
+    served = document.get(("provider", "models"))
+    names = [name for name in served if isinstance(name, str)] if isinstance(served, list) else ["fake-model"]
+    for path, raw in elements(document, "tenants"):
+        model = raw.get("model") if isinstance(raw, dict) else None
+        if isinstance(model, str) and model not in names:
+            hint = did_you_mean(model, names)
+            document.complain((*path, "model"), f"the provider serves no model {shown(model)}{hint}")
+
+
 def _check_names(document: Document, path: Path, raw: dict[str, Any], taken: dict[str, str]) -> None:
     """No name twice, whether of a tenant or of a group."""
     for name in _expanded_names(raw):

@@ -21,7 +21,7 @@ from agentload.validation import validate
 from agentload.yaml_positions import Document, Path, on_one_line, shown
 
 MAX_BYTES = 1_000_000
-_NOT_BESIDE = ("arrivals", "users", "think_s", "workload", "client", "clients", "job")
+_NOT_BESIDE = ("arrivals", "users", "think_s", "workload", "client", "clients", "model", "job")
 
 
 class _Locust(Noun):

@@ -30,6 +30,7 @@ from agentload.profile.cross_checks import (
     Demand,
     check_references,
     check_sizes,
+    cross_check_models,
     cross_check_phases,
     cross_check_policy,
     cross_check_tenants,
@@ -87,6 +88,7 @@ class _Tenant(Noun):
     workload: Any
     client: Any = "no-retry"
     clients: Any = None
+    model: str | None = Field(default=None, min_length=1, max_length=200)
     job: JobOrder | None = None
     locust: Any = None
 
@@ -125,6 +127,7 @@ def read(document: Document) -> Profile:
     faults = read_faults(document)
     cross_check_phases(document)
     cross_check_tenants(document)
+    cross_check_models(document)
     demands = [Demand(t.path, t.source.count, t.source.during, t.process) for t in tenants]
     check_sizes(document, demands, phases)
     cross_check_policy(document)
@@ -301,6 +304,7 @@ def _expanded(written: _Written) -> Iterator[Tenant]:
             workload=parts.get("workload"),
             client=parts["client"] if most is None else most.client,
             clients=written.clients,
+            model=source.model,
             job=source.job,
             locust=written.locust,
         )

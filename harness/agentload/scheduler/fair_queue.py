@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import ClassVar
 
 from agentload.scheduler.tenants import HeaviestLane, TenantLane, Ticket
@@ -69,6 +70,12 @@ class FairQueue(ABC):
     def resumed(self, lane: TenantLane) -> None:
         """The lane is no longer blocked, and has something to pick."""
         self.joined(lane)
+
+    def put_back(self, lanes: Sequence[TenantLane]) -> None:
+        """Lanes that were set aside for one look, all for the same model, in their order: they lose nothing
+        of what they are due beside each other."""
+        for lane in lanes:
+            self.resumed(lane)
 
     def left(self, lane: TenantLane) -> None:  # noqa: B027
         """The lane has nothing to pick any more."""

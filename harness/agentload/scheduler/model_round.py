@@ -42,6 +42,7 @@ class ModelRound:
 
     def end(self) -> None:
         """Put back what was set aside, but for tenants that have come to their cap meanwhile."""
+        together: dict[tuple[str, int], list[Ticket]] = {}
         for ticket in self._aside:
             cls, lane = ticket.service_class, ticket.lane
             cls.nothing_within = -1
@@ -49,7 +50,9 @@ class ModelRound:
                 continue
             lane.blocked = False
             if lane.waiting:
-                cls.queue.resumed(lane)
+                together.setdefault((cls.name, id(ticket.route.limits)), []).append(ticket)
+        for tickets in together.values():
+            tickets[0].service_class.queue.put_back([ticket.lane for ticket in tickets])
 
     def _may_go(self, ticket: Ticket) -> bool:
         route, now_ns = ticket.route, self._now_ns

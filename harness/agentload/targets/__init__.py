@@ -250,7 +250,7 @@ def probe_request(target: Target, profile: Profile) -> Probe:
         job=job,
     )
     url = f"{target.base_url}{target.path}"
-    body = target.api.request_body("ping", arrival, target.model)
+    body = target.api.request_body("ping", arrival, tenant.model or target.model)
     return Probe(target.api.method, url, target.headers(arrival, 0, 0), body)
 
 

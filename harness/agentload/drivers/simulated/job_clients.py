@@ -179,7 +179,7 @@ class JobClients:
             (b"idempotency-key", idempotency_key(self._run, arrival).encode()),
             (b"x-deadline-ms", b"%d" % deadline_ms(arrival, order, self.kernel.now_ns)),
         )
-        body = job_body(arrival, order, self._run, place, DEFAULT_MODEL)
+        body = job_body(arrival, order, self._run, place, arrival.model or DEFAULT_MODEL)
         return JobPosted(number, (*identity, *own), body)
 
     def _time_out(self, asking: _Asking) -> None:

@@ -55,7 +55,7 @@ class Submission(NamedTuple):
             tenant=arrival.tenant,
             service_class=arrival.service_class,
             workflow=job.workflow,
-            model=DEFAULT_MODEL,
+            model=arrival.model or DEFAULT_MODEL,
             input_tokens=ceil(self.text_chars / CHARS_PER_TOKEN),
             text_chars=self.text_chars,
             max_output_tokens=job.declared_output_tokens,
@@ -75,7 +75,7 @@ class Submission(NamedTuple):
         job = self.arrival.job
         return CallRequest(
             api_key=NO_KEY,
-            model=DEFAULT_MODEL,
+            model=self.arrival.model or DEFAULT_MODEL,
             text_chars=self.text_chars,
             input_tokens=max(job.input_tokens, MARKER_TOKENS),
             marker=self.marker,
@@ -92,7 +92,7 @@ class Submitter:
         """`run`: the marker's number of the run, 0..65535. `places`: tenant → its number, 0..65535."""
         self.run = run
         self._places = places
-        self._frame_bytes: dict[tuple[int | None, bool], int] = {}
+        self._frame_bytes: dict[tuple[int | None, bool, str], int] = {}
 
     def write(self, arrival: Arrival, start: AttemptStart, now_ns: int) -> Submission:
         """One attempt, sent now."""
@@ -106,19 +106,19 @@ class Submitter:
             arrival,
             marker,
             chars,
-            self._body_bytes(job, marker, chars),
+            self._body_bytes(job, marker, chars, arrival.model or DEFAULT_MODEL),
             deadline_ms,
             marker.attempt if start.said_number is None else start.said_number,
             idempotency_key(self.run, arrival) if start.sends_key else None,
         )
 
-    def _body_bytes(self, job: Job, marker: Marker, chars: int) -> int:
+    def _body_bytes(self, job: Job, marker: Marker, chars: int, model: str) -> int:
         """Length of the JSON body: what surrounds the message is the same for all of a kind."""
-        kind = (job.declared_output_tokens, job.stream)
+        kind = (job.declared_output_tokens, job.stream, model)
         around = self._frame_bytes.get(kind)
         if around is None:
             bare = msgspec.structs.replace(job, input_tokens=0)
-            around = len(chat_body(bare, marker, DEFAULT_MODEL)) - message_chars(marker, 0)
+            around = len(chat_body(bare, marker, model)) - message_chars(marker, 0)
             self._frame_bytes[kind] = around
         escape = 1 if job.input_tokens > MARKER_TOKENS else 0  # the line break is two characters in JSON
         return around + chars + escape

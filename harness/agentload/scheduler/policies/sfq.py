@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
 from typing import ClassVar
 
@@ -100,6 +101,16 @@ class StartTimeFairQueue(FairQueue):
         """Go on where it was, but not too far behind."""
         lane.lift(self.v - CATCH_UP * lane.serving / lane.weight)
         self._list(lane)
+
+    def put_back(self, lanes: Sequence[TenantLane]) -> None:
+        """Go on where they were beside each other, all lifted by the same, so that the first of them stands
+        where a newcomer would join. Each by itself would be lifted less the more it has in service, and who
+        was served first would be served first for ever."""
+        behind = self.v - max(lane.tag for lane in lanes)
+        for lane in lanes:
+            if behind > 0:
+                lane.lift(lane.tag + behind)
+            self._list(lane)
 
     def left(self, lane: TenantLane) -> None:
         """Off the list; its entry dies."""
