@@ -131,6 +131,10 @@ def connections(kind: type[Any]) -> dict[str, object]:
     gc.collect()
     return {
         "gone": (idle, room.open),
+        "at_once": max(
+            sum(other.sent_ns <= one.sent_ns < other.ended_ns for other in scene.records)
+            for one in scene.records
+        ),
         "peak": (server.peak, room.peak),
         "came": len(server.came_s) - 1,
         "slowest_ms": max(record.ended_ns - record.sent_ns for record in scene.records) / 1e6,

@@ -123,13 +123,27 @@ FIXTURE = """\
 import time
 import gevent
 from agentload.locust import Refused, headers, marked
-from locust import FastHttpUser, HttpUser, User, constant, task
+from locust import FastHttpUser, HttpUser, User, constant, events, task
 
 CALL = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+@events.init_command_line_parser.add_listener
+def options(parser):
+    parser.add_argument("--mood", default="mild", env_var="MOOD")
+
+@events.init.add_listener
+def begin(environment, **_):
+    environment.mood = environment.parsed_options.mood
+
+@events.test_stop.add_listener
+def end(environment, **_):
+    with open(f"{__file__}.ends", "a") as ends:
+        ends.write(environment.mood)
 
 class Quick(FastHttpUser):
     @task
     def ask(self):
+        assert (self.environment.mood, self.environment.host) == ("mild", self.host)
         self.client.post("/v1/chat/completions", json=CALL)
         try:
             self.client.get("http://elsewhere.example/")
@@ -174,6 +188,7 @@ def test_every_request_is_recorded_once_as_the_server_counts_them(tmp_path: Path
     assert "elsewhere.example is neither the target nor allowed" in refused
     assert "for --max-rate" in held
     assert health.trustworthy, "it is no reason for doubt"
+    assert (tmp_path / "users.py.ends").read_text() == "mild" * workers
     assert {record.outcome for record in own} == {Outcome.ANSWERED}
     assert all(NS <= record.due_ns == record.sent_ns < 3.1 * NS for record in own)
     # Two milliseconds less than the server was told: uvloop rounds timers, and reads its clock once a turn.
@@ -194,7 +209,8 @@ def test_what_their_code_raises_is_told_and_does_not_spin(tmp_path: Path) -> Non
         health = driver.result()
     assert isinstance(done, Done)
     [(line, times)] = done.user_errors.items()
-    assert line.endswith("users.py:21: KeyError: 'choices'")
+    raising = FIXTURE[: FIXTURE.index("raise KeyError")].count("\n") + 1
+    assert line.endswith(f"users.py:{raising}: KeyError: 'choices'")
     assert line.startswith("own: ")
     assert 5 <= times <= 5 * 25
     assert health.scheduled == 60

@@ -52,6 +52,7 @@ def test_no_more_in_any_second_and_no_more_connections_and_what_waits_for_it_is_
         [line] = rate["told"]
         assert line.endswith("s in all, for --max-rate: the load was the cap's, not the code's")
         assert connections["peak"] == [3, 3]
+        assert connections["at_once"] <= 3, "they were sent when they had waited"
         assert connections["came"] == 12
         assert connections["outcomes"] == ["answered"]
         assert 150 <= connections["slowest_ms"] < 290

@@ -8,7 +8,7 @@ import pytest
 
 from agentload.drivers import users_files
 from agentload.errors import ProfileError
-from own_users import PROFILE, loaded
+from own_users import PROFILE, USERS, loaded
 
 FILES = {
     "missing.py": "import os\n\nimport nope_nobody_has_this\n",
@@ -55,5 +55,12 @@ def test_a_file_that_ends_the_process_is_named(tmp_path: Path) -> None:
     assert str(raised.value) == f"{tmp_path / 'users.py'}: ended the process that imports it (7): so long"
 
 
-def test_a_good_file_is_fine(tmp_path: Path) -> None:
-    users_files.check(loaded(tmp_path))
+def test_a_good_file_is_fine_with_its_neighbours_and_what_lies_where_it_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, users = tmp_path / "project", tmp_path / "project" / "load"
+    users.mkdir(parents=True)
+    (project / "shared_by_all.py").write_text("KEY = 1\n")
+    (users / "near_by.py").write_text("from shared_by_all import KEY\n")
+    monkeypatch.chdir(project)
+    users_files.check(loaded(users, users=f"from near_by import KEY\n{USERS}"))

@@ -81,10 +81,10 @@ def _pool_classes(gate: Gate) -> dict[str, type[HTTPConnectionPool]]:
         pass
 
     class Pool(_Counting, HTTPConnectionPool):
-        ConnectionCls = Connection
+        ConnectionCls: Any = Connection
 
     class SecurePool(_Counting, HTTPSConnectionPool):
-        ConnectionCls = SecureConnection
+        ConnectionCls: Any = SecureConnection
 
     for one in (Connection, SecureConnection, Pool, SecurePool):
         one.gate = gate

@@ -46,7 +46,8 @@ class Listeners:
     def end(self, told: Callable[[BaseException], None]) -> None:
         """The last of their users has gone; Locust must not tell it again."""
         listeners, hook = self._theirs("test_stop"), self._hook("test_stop")
-        with gevent.Timeout(END_S, False):
+        quietly: Any = False
+        with gevent.Timeout(END_S, quietly):
             for listener in listeners:
                 hook.remove_listener(listener)
                 _call(told, listener, environment=self._environment)

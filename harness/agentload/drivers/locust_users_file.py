@@ -87,8 +87,9 @@ def _run(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ProfileError(f"{shown_path(path)}: must be a Python file, NAME.py")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # its neighbours, after everybody else's modules
+    for folder in (str(path.parent), os.getcwd()):  # as Locust has them, but after everybody else's modules
+        if folder not in sys.path:
+            sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except BaseException as error:  # SystemExit, too: it is not for the file to end the run
