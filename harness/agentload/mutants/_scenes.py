@@ -199,15 +199,16 @@ checks:
 """
 
 LARGE_CALLS = f"""\
-# A bucket of ten calls, plain and streamed, and twice as many wanted as the provider allows.
+# A bucket of four calls, plain and streamed, and twice as many wanted as the provider allows: one call too
+# many is a quarter too much.
 name: large-calls
-about: Two tenants with calls of a tenth of the provider's bucket each.
+about: Two tenants with calls of a quarter of the provider's bucket each.
 phases:
   - {{name: warm-up, seconds: 2, record: false}}
   - {{name: load, seconds: 14}}
 provider:
   tokens_per_minute: 153600                              # ÷ 60 ÷ 256 tokens a call = 10 calls/s
-  bucket_s: 1
+  bucket_s: 0.4
   slots: 32
   {_LATENCY}
 gateway:
