@@ -23,7 +23,7 @@ from agentload.evidence.history import (
 )
 from agentload.evidence.moved_ledger import with_ledger_moved
 from agentload.evidence.unread_gauges import unread
-from agentload.evidence.verdicts import milliseconds, seconds
+from agentload.evidence.verdicts import MOOT, milliseconds, seconds
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Severity, Spec, Status, Verdict, worst
 from agentload.promises import judged_without, undeclared
@@ -118,13 +118,19 @@ def _judge_one(spec: Spec, views: _Views) -> Verdict:
     verdict.check, verdict.severity = spec.kind, check.severity
     promises = views.run.promises
     pageless = Need.HEALTH_PAGE in check.needs and not views.run.health_page
-    if pageless or not check.is_asked(views.run.shows, promises):
+    is_moot = MOOT in verdict.details and views.run.interrupted is None
+    if pageless or is_moot or _unheard(check, views.run) or not check.is_asked(views.run.shows, promises):
         verdict.severity = Severity.SHOULD  # shown all the same, so that nobody takes it for kept
     if missing := unread(views.run.gauges, check.needs_samples):
         verdict.because += f"; {missing}"
     if promises is not None and verdict.status is not Status.INCONCLUSIVE:
         verdict.because += judged_without(check.better(), promises, verdict.because)
     return verdict
+
+
+def _unheard(check: Check, run: Run) -> bool:
+    """Clients of this API cannot say that they leave: nobody can be held to what he is not told."""
+    return Need.DEPARTURES in check.needs and not run.hears_departures
 
 
 def _judge_what_there_is(name: str, check: Check, views: _Views) -> Verdict:

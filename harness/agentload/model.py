@@ -563,6 +563,8 @@ class Run(msgspec.Struct, kw_only=True):
     """By so much the ledger's times may be off from the clients', either way; 0 where one clock told both."""
     health_page: bool = True
     """False where a target's file names none: nobody asked it, and no check may expect an answer."""
+    hears_departures: bool = True
+    """False where clients cannot tell a target that they leave: no request of its API calls work off."""
     interrupted: str | None = None
     """Why the run ended early, in words; None when it ran to its end."""
     gauges: GaugeReadings | None = None

@@ -9,7 +9,9 @@ from agentload.checks.cancel_upstream import CancelUpstream
 from agentload.checks.no_ghosts import NoGhosts
 from agentload.evidence.departures import departures, grace_ns
 from agentload.evidence.synthetic import MS, RunBuilder, profile
-from agentload.model import CallEnding, Outcome, Run, Status
+from agentload.judge import judge
+from agentload.model import CallEnding, Outcome, Run, Severity, Spec, Status, Verdict
+from agentload.promises import Promises, Truth
 
 PASSED, FAILED, INCONCLUSIVE = Status.PASSED, Status.FAILED, Status.INCONCLUSIVE
 
@@ -163,11 +165,44 @@ def test_a_gateway_that_does_not_queue_is_not_told_to_take_more_load() -> None:
     for k in range(30):
         build.answered("a", 100 * k, wait_ms=2, service_ms=50)
         build.ended("a", 100 * k + 50, Outcome.REJECTED, status=429, after_ms=1)
-    verdict = NoGhosts().judge(build.run())
+    run = build.run()
+    verdict = NoGhosts().judge(run)
     assert verdict.status is INCONCLUSIVE
-    assert verdict.because.startswith(
-        "nothing was queued (at most 1 request held): for a gateway that does not"
-    )
+    nothing = "nothing was queued (at most 1 request held)"
+    mend = "for a gateway that does not queue there is nothing to judge"
+    assert verdict.because == f"{nothing}: {mend}", "the bundled one, of which no file is written"
+    [verdict] = judged(run)
+    assert (verdict.status, verdict.severity) == (INCONCLUSIVE, Severity.MUST)
+    key = "one that does not queue says `declares: {without: [queue]}`, and no run fails for it"
+    assert verdict.because == f"{nothing}: {mend} ({key})"
+    [verdict] = judged(run, Truth.QUEUE_REQUESTS)
+    assert (verdict.status, verdict.severity) == (INCONCLUSIVE, Severity.SHOULD)
+    assert verdict.because == f"{nothing}, as the target declares (`without: [queue]`)"
+    run.interrupted = "^C"
+    assert judged(run, Truth.QUEUE_REQUESTS)[0].severity is Severity.MUST, "it may have queued later"
+
+
+def judged(run: Run, *denied: Truth) -> list[Verdict]:
+    """What the judge says of it, of somebody's gateway that promises nothing of these."""
+    run.profile = run.profile.model_copy(update={"checks": (Spec(kind="no-ghosts"),)})
+    run.promises = Promises(denied=frozenset(denied))
+    return judge(run)
+
+
+def test_a_queue_that_was_declared_not_to_be_is_judged_all_the_same() -> None:
+    assert [v.status for v in judged(ghosts(30), Truth.QUEUE_REQUESTS)] == [FAILED]
+    [few] = judged(queued(None), Truth.QUEUE_REQUESTS)
+    assert (few.status, few.severity) == (INCONCLUSIVE, Severity.MUST), "it queued, and was not shown sound"
+
+
+def test_no_run_fails_for_departures_that_nobody_could_tell_of() -> None:
+    run = ghosts(30)
+    for record in run.records:
+        record.silent = True
+    assert judged(run)[0].severity is Severity.MUST
+    run.hears_departures = False
+    [verdict] = judged(run)
+    assert (verdict.status, verdict.severity) == (INCONCLUSIVE, Severity.SHOULD)
 
 
 def test_a_queue_that_nobody_left_is_one() -> None:

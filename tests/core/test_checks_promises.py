@@ -23,7 +23,7 @@ from agentload.checks.tenant_limit import TenantLimit
 from agentload.checks.work_conserving import WorkConserving
 from agentload.evidence.class_scene import ClassScene
 from agentload.evidence.synthetic import RunBuilder, profile
-from agentload.evidence.verdicts import percent_of
+from agentload.evidence.verdicts import MOOT, percent_of
 from agentload.explain import explain
 from agentload.model import Outcome, Run, Status
 from agentload.promises import Truth
@@ -327,6 +327,8 @@ def test_where_nobody_is_told_anything_as_announced_there_is_nothing_to_judge(ch
     verdict = check.judge(of(run, retry_after=False))
     assert verdict.status is INCONCLUSIVE
     assert "as the target declares" in verdict.because
+    assert verdict.details == {MOOT: True}
+    assert MOOT not in check.judge(of(run)).details, "more load would show some"
 
 
 def test_what_can_never_be_served_is_known_only_where_it_is_declared() -> None:

@@ -196,9 +196,12 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("victim-goodput", told(), Chance.YES, ""),
         ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
         ("nothing-lost", POLLED, Chance.YES, ""),
-        ("no-ghosts", POLLED, Chance.YES, ""),
-        ("no-ghosts", polled(can_call_off=False), Chance.NO, "needs jobs.cancel in the target file"),
-        ("cancel-upstream", polled(can_call_off=False), Chance.NO, "needs jobs.cancel in the target file"),
+        ("no-ghosts", SOUND, Chance.YES, ""),
+        ("no-ghosts", told(), Chance.PERHAPS, "once it queues (one that does not says `without: [queue]`)"),
+        ("no-ghosts", told(no=Truth.QUEUE_REQUESTS), Chance.PERHAPS, "once it queues: the target declares"),
+        ("no-ghosts", polled(Truth.QUEUE_AGE), Chance.YES, ""),
+        ("no-ghosts", polled(can_call_off=False), Chance.NO, "needs jobs.cancel"),
+        ("cancel-upstream", polled(can_call_off=False), Chance.NO, "leave; no run fails for it"),
         ("exactly-once", POLLED, Chance.YES, ""),
         ("exactly-once", polled(calls=(call(None, None), *CALLS[1:])), Chance.NO, "marker gets lost"),
         ("exactly-once", polled(external=True), Chance.NO, "provider is somebody else's"),
@@ -317,6 +320,12 @@ def test_a_target_without_a_health_page_is_not_asked_for_one() -> None:
     )
     assert chance("health-probe", SOUND) == (Chance.YES, "")
     assert code(pageless, asks(Spec(kind="health-probe"))) is ExitCode.PASSED
+
+
+def test_who_cannot_be_told_of_departures_is_not_asked_for_them() -> None:
+    of = asks(Spec(kind="no-ghosts"), Spec(kind="cancel-upstream"))
+    assert code(polled(can_call_off=False), of) is ExitCode.PASSED
+    assert code(msgspec.structs.replace(SOUND, calls=()), of) is not ExitCode.PASSED
 
 
 def test_what_only_few_gateways_say_is_asked_of_these_alone() -> None:

@@ -57,6 +57,17 @@ def test_a_folder_says_whether_a_health_page_was_asked(
     assert rundir.load(folder.path).health_page is known
 
 
+@pytest.mark.parametrize("cancel", [None, "POST /v1/jobs/{id}/stop"])
+def test_a_folder_says_whether_clients_could_tell_that_they_left(tmp_path: Path, cancel: str | None) -> None:
+    folder = saved(tmp_path / "run")
+    assert rundir.load(folder.path).hears_departures, "the bundled gateway"
+    manifest = json.loads(folder.manifest_path.read_bytes())
+    jobs = {"cancel": cancel, "body": {"q": "{prompt}"}, "poll": "/v1/jobs/{id}"}
+    target = {"host": "h", "flavour": "jobs", "options": {"jobs": jobs}}
+    folder.manifest_path.write_text(json.dumps(manifest | {"target": target}))
+    assert rundir.load(folder.path).hears_departures is (cancel is not None)
+
+
 def test_folders_are_named_after_profile_and_time_and_never_used_twice(tmp_path: Path) -> None:
     first, second, third = (RunDir.create("my/own profile", NOW, reports=tmp_path) for _ in range(3))
     assert first.path.name == "my-own-profile-20260102-030405"

@@ -53,6 +53,7 @@ class Need(StrEnum):
     JOB_CALLS = "calls at our provider, of which it is known for which job they are"
     ETAS = "jobs whose clients are told an ETA"
     DEPARTURES = "clients that can say that they leave"
+    QUEUE = "work that waits in the gateway"
     GATEWAY_FAULTS = "a gateway that may be killed"
     HEALTH_PAGE = "a health page that the target file names"
     ACKNOWLEDGEMENT = "answers that say whose they are, as only our provider's do"

@@ -10,11 +10,13 @@ from agentload.evidence.hidden_queue import depth_steps
 from agentload.evidence.history import counted_records
 from agentload.evidence.statistics import enough
 from agentload.evidence.synthetic import RunBuilder, profile
-from agentload.evidence.verdicts import conclude, evidence_of, milliseconds, plural, undecided
+from agentload.evidence.verdicts import conclude, evidence_of, milliseconds, moot, plural, undecided
 from agentload.model import CallEnding, Outcome, Run, Status, Verdict
+from agentload.promises import DENIED_BY, Truth
 
 ON_THEIR_WAY = 16
 """Requests that may be between client and provider at one instant without any queue."""
+_NO_QUEUE = DENIED_BY[Truth.QUEUE_REQUESTS]
 
 
 class NoGhosts(Check):
@@ -23,10 +25,11 @@ class NoGhosts(Check):
     A queue that keeps the requests of clients who have gone serves the dead while the living wait, and after
     an overload longer than their patience it serves nobody else. Looked at is every attempt that its client
     abandoned before the provider had seen it; a call that arrives later than 2 RTT + `grace_ms` after that is
-    a ghost. None is allowed. (Retries of the gateway's own for a client that has left count, too.)
+    a ghost. None is allowed. (Retries of the gateway's own for a client that has left count, too.) A gateway
+    that declares no queue, and shows none, is not asked.
     """
 
-    needs = frozenset({Need.DEPARTURES})
+    needs = frozenset({Need.DEPARTURES, Need.QUEUE})
     needs_ledger = True
     needs_attribution = True
     stalls_only_worsen = True
@@ -47,8 +50,7 @@ class NoGhosts(Check):
             if call.arrived_ns > departure.at_ns + grace
         ]
         if not ghosts and not enough(len(queued), 50):
-            too_few = _too_few_left(run, len(queued)) + remarks(counted_records(run))
-            return undecided(self, too_few, n=len(queued))
+            return self._too_few_left(run, len(queued))
         because = f"{len(queued):,} clients left while their request was queued in the gateway; "
         if ghosts:
             worst = max(call.arrived_ns - departure.at_ns for departure, call in ghosts)
@@ -84,6 +86,24 @@ class NoGhosts(Check):
             },
         )
 
+    def _too_few_left(self, run: Run, queued: int) -> Verdict:
+        """More load shows nothing new of a gateway that refuses what it cannot serve at once."""
+        left_out = remarks(counted_records(run))
+        held = max((depth for _, depth in depth_steps(run.records, run.ledger)), default=0)
+        if queued or held > ON_THEIR_WAY:
+            because = (
+                f"only {queued:,} clients left while their request was queued: at least 20 are needed "
+                "(more load, or less patience)"
+            )
+            return undecided(self, because + left_out, n=queued)
+        nothing = f"nothing was queued (at most {plural(held, 'request')} held)"
+        if run.denies(Truth.QUEUE_REQUESTS):
+            return moot(self, f"{nothing}, as the target declares (`{_NO_QUEUE}`){left_out}")
+        says = f"one that does not queue says `declares: {{{_NO_QUEUE}}}`"
+        mend = f" ({says}, and no run fails for it)" if run.promises is not None else ""
+        because = f"{nothing}: for a gateway that does not queue there is nothing to judge{mend}"
+        return undecided(self, because + left_out)
+
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:
         """Clients leave after a second in the queue; one of their requests is sent on a second later."""
@@ -98,20 +118,6 @@ class NoGhosts(Check):
     def example(cls) -> tuple[Check, Run]:
         """Nothing more is heard of those who left."""
         return cls(), _run(ghosts=0)
-
-
-def _too_few_left(run: Run, queued: int) -> str:
-    """More load shows nothing new of a gateway that refuses what it cannot serve at once."""
-    held = max((depth for _, depth in depth_steps(run.records, run.ledger)), default=0)
-    if not queued and held <= ON_THEIR_WAY:
-        return (
-            f"nothing was queued (at most {plural(held, 'request')} held): for a gateway that does not queue "
-            "there is nothing to judge"
-        )
-    return (
-        f"only {queued:,} clients left while their request was queued: at least 20 are needed "
-        "(more load, or less patience)"
-    )
 
 
 def _run(*, ghosts: int, leavers: int = 30) -> Run:

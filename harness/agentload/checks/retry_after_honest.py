@@ -22,6 +22,7 @@ from agentload.evidence.verdicts import (
     conclude,
     evidence_of,
     finite,
+    moot,
     percent_of,
     seconds,
     status_of_share,
@@ -68,7 +69,8 @@ class RetryAfterHonest(Check):
         """What came of the returns, and how long they had to wait."""
         made = promises(run)
         if not made and run.denies(Truth.RETRY_AFTER):
-            return undecided(self, "nobody was told when to come back, as the target declares")
+            said = "nobody was told when to come back, as the target declares (`retry_after: false`)"
+            return moot(self, said)
         found = [
             self._returns(run, made),
             *([self._lengths(run, made)] if run.ledger_available else []),

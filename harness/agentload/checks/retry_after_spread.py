@@ -12,7 +12,7 @@ from agentload.checks import Check, Need
 from agentload.evidence.intervals import length_ns, merge
 from agentload.evidence.promises import Promise, promises
 from agentload.evidence.synthetic import MS, RunBuilder, profile
-from agentload.evidence.verdicts import UNLIKELY, conclude, evidence_of, finite, undecided
+from agentload.evidence.verdicts import UNLIKELY, conclude, evidence_of, finite, moot, undecided
 from agentload.model import NS, Evidence, Run, Status, Verdict
 from agentload.promises import Truth
 
@@ -42,7 +42,8 @@ class RetryAfterSpread(Check):
         """The fullest bin of promised instants against their mean."""
         made = promises(run)
         if not made and run.denies(Truth.RETRY_AFTER):
-            return undecided(self, "nobody was told when to come back, as the target declares")
+            said = "nobody was told when to come back, as the target declares (`retry_after: false`)"
+            return moot(self, said)
         if len(made) < self.min_promises:
             return undecided(
                 self,

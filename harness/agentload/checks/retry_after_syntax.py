@@ -12,7 +12,7 @@ from agentload.checks import Check, Need
 from agentload.client.http_fields import parse_retry_after
 from agentload.evidence.history import counted_records
 from agentload.evidence.synthetic import RunBuilder, profile
-from agentload.evidence.verdicts import conclude, evidence_of, listed, percent_of, undecided
+from agentload.evidence.verdicts import conclude, evidence_of, listed, moot, percent_of, undecided
 from agentload.model import Evidence, RequestRecord, Run, Status, Verdict
 from agentload.promises import Truth
 
@@ -36,13 +36,10 @@ class RetryAfterSyntax(Check):
         """Read every Retry-After that arrived, on whatever status."""
         told = [(r, r.retry_after) for r in counted_records(run) if r.retry_after is not None]
         if not told:
-            announced = run.denies(Truth.RETRY_AFTER)
-            why = (
-                ", as the target declares (`retry_after: false`)"
-                if announced
-                else ": more load would show some"
-            )
-            return undecided(self, f"no answer carried Retry-After{why}")
+            if run.denies(Truth.RETRY_AFTER):
+                said = "no answer carried Retry-After, as the target declares (`retry_after: false`)"
+                return moot(self, said)
+            return undecided(self, "no answer carried Retry-After: more load would show some")
         broken = [(r, value) for r, value in told if not well_formed(value)]
         unwise = {kind: [r for r, value in told if self._is(kind, r, value)] for kind in _UNWISE}
         because = f"{percent_of(len(broken), len(told))} of the Retry-After values cannot be read by RFC 9110"

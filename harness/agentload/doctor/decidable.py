@@ -57,8 +57,9 @@ def own_prospects(profile: Profile, seen: Seen) -> list[Prospect]:
 def _own(name: str, check: Check, seen: Seen) -> Prospect:
     found = _prospect(name, type(check), check.rests(), check.better(), seen)
     pageless = Need.HEALTH_PAGE in check.needs and not seen.health_page
+    unheard = Need.DEPARTURES in check.needs and not seen.can_call_off
     open_end = found.chance is Chance.NO or found.because == _FAILS_ONLY
-    asked = not pageless and check.is_asked(seen.gauges_named, seen.promises)
+    asked = not (pageless or unheard) and check.is_asked(seen.gauges_named, seen.promises)
     lacking = open_end and asked and check.severity is Severity.MUST
     return msgspec.structs.replace(found, decides=not lacking)
 
@@ -240,8 +241,20 @@ def _hears_departures(seen: Seen) -> _Special:
         return None
     return (
         Chance.NO,
-        "needs jobs.cancel in the target file (or cancels: true): clients cannot say that they leave",
+        "needs jobs.cancel in the target file (or cancels: true): clients cannot say that they leave; no run "
+        "fails for it",
     )
+
+
+def _may_queue(seen: Seen) -> _Special:
+    """Told by what is declared: a burst of one tenant may meet other bounds first."""
+    promises, bounds = seen.promises, {Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE}
+    if promises is None or bounds & promises.known:
+        return None
+    if bounds & promises.denied:
+        denied = DENIED_BY[Truth.QUEUE_REQUESTS]
+        return Chance.PERHAPS, f"once it queues: the target declares `{denied}`, and no run fails for it"
+    return Chance.PERHAPS, "once it queues (one that does not says `without: [queue]`)"
 
 
 def _may_be_killed(seen: Seen) -> _Special:
@@ -261,6 +274,7 @@ _NEEDS: Mapping[Need, Callable[[Seen], _Special]] = {
     Need.JOB_CALLS: _knows_jobs_calls,
     Need.ETAS: _tells_etas,
     Need.DEPARTURES: _hears_departures,
+    Need.QUEUE: _may_queue,
     Need.GATEWAY_FAULTS: _may_be_killed,
     Need.HEALTH_PAGE: _has_health_page,
     Need.ACKNOWLEDGEMENT: _only_ours,

@@ -12,6 +12,8 @@ from agentload.model import NS, Evidence, RequestRecord, Status, Verdict
 
 MOST_EVIDENCE = 5
 """Worst cases shown with a verdict."""
+MOOT = "moot"
+"""Among the details of a verdict that no gateway of this nature could get: see `moot`."""
 UNLIKELY = 0.001
 """A gateway that keeps its bound is called bad no more often than this."""
 
@@ -54,6 +56,11 @@ def conclude(
 def undecided(check: Check, because: str, *, n: int = 0, details: dict[str, Any] | None = None) -> Verdict:
     """Inconclusive; `because` says what would make it decidable."""
     return conclude(check, Status.INCONCLUSIVE, because, n=n, details=details)
+
+
+def moot(check: Check, because: str) -> Verdict:
+    """Inconclusive for want of what the target declares not to have, and showed not: no run fails for it."""
+    return undecided(check, because, details={MOOT: True})
 
 
 def status_of_share(bad: int, n: int, allowed: float) -> Status:

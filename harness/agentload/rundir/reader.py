@@ -25,7 +25,7 @@ from agentload.provider_records import ledger_from_provider
 from agentload.rundir.folder import RunDir
 from agentload.rundir.manifest import Manifest, RunFolderError, meta, read_manifest
 from agentload.storage import read_json, read_lines
-from agentload.targets._declares import as_declared
+from agentload.targets._declares import as_declared, hears_departures
 from agentload.targets._metrics import values_named
 
 
@@ -64,6 +64,7 @@ def load(path: Path) -> Run:
         no_ledger_because=manifest.no_ledger_because,
         clock_uncertainty_ns=0 if manifest.provider_clock is None else manifest.provider_clock.uncertainty_ns,
         health_page="host" not in manifest.target or manifest.target.get("health") is not None,
+        hears_departures=hears_departures(manifest.target),
         interrupted=_interrupted(manifest, recovered),
         gauges=manifest.gauges,
         promises=promises,

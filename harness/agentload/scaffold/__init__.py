@@ -34,6 +34,11 @@ _NO_SHARES = (
     "  jobs: false",
     "  without: [classes, pools, budgets, max_attempts, idempotency_keys]   # checks of these fail no run",
 )
+_NO_QUEUE = (
+    *_NO_SHARES[:-1],
+    "  # It lets through or refuses, and keeps nothing waiting. Checks of these fail no run:",
+    "  without: [queue, classes, pools, budgets, max_attempts, idempotency_keys]",
+)
 
 
 _YOURS = "next, your gateway: at http://127.0.0.1:@PORT@, its upstream http://127.0.0.1:@PROVIDER_PORT@/v1"
@@ -68,7 +73,7 @@ PRESETS: Mapping[str, Preset] = {
         declares=(
             "declares:",
             "  each_tenant: {requests_per_minute: 780, burst_s: 1.75}   # 13r/s; 21 at once, and some play",
-            *_NO_SHARES,
+            *_NO_QUEUE,
         ),
     ),
     "haproxy": Preset(
@@ -92,7 +97,7 @@ PRESETS: Mapping[str, Preset] = {
         declares=(
             "declares:",
             "  each_tenant: {requests_per_minute: 780, burst_s: 2.54}   # 20 at once, then 13",
-            *_NO_SHARES,
+            *_NO_QUEUE,
         ),
     ),
     "litellm": Preset(

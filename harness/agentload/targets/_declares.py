@@ -246,6 +246,11 @@ def as_declared(profile: Profile, target: Mapping[str, Any]) -> tuple[Profile, P
     return _mapped(profile, said), promises
 
 
+def hears_departures(target: Mapping[str, Any]) -> bool:
+    """Whether this target (`Target.to_dict`) can be told that a client has left. The bundled one can."""
+    return "host" not in target or _api(target).can_call_off
+
+
 def _api(target: Mapping[str, Any]) -> Flavour:
     """In which words the target is asked."""
     kind = flavours.SEAM.get(str(target.get("flavour") or flavours.DEFAULT))
