@@ -22,10 +22,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PURE_PACKAGES = (
     "scheduler", "checks", "arrivals", "workloads", "behaviours", "gateway_faults", "drivers/simulated",
     "mutants", "evidence", "client", "experiments", "flavours",
-    "gateway/dialects",
+    "gateway/dialects", "model",
 )  # fmt: skip
 PURE_MODULES = (
-    "clock_alignment", "model", "plan", "judge", "faults", "extensive", "profile/scale", "profile/stretch",
+    "clock_alignment", "plan", "judge", "faults", "extensive", "profile/scale", "profile/stretch",
     "profile/capacity",
     "calibration/knee", "calibration/ramp", "calibration/demand", "calibration/decision",
     "selftest/matrix", "gateway/lifecycle",
