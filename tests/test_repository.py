@@ -40,7 +40,7 @@ PURE_MODULES = (
     "gateway/jobs/ends", "gateway/jobs/reader", "gateway/jobs/registry", "gateway/jobs/views",
     "gateway/jobs/figures", "gateway/jobs/counters", "gateway/jobs/wishes", "gateway/jobs/calls",
     "gateway/jobs/underway", "gateway/jobs/news", "gateway/jobs/phase", "gateway/jobs/delivery",
-    "gateway/jobs/turns", "gateway/jobs/leases", "gateway/jobs/batches",
+    "gateway/jobs/turns", "gateway/jobs/leases", "gateway/jobs/batches", "gateway/jobs/at_work",
 )  # fmt: skip
 PURE_PROVIDER = (
     "words",

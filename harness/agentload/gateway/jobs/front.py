@@ -12,7 +12,8 @@ from collections import deque
 from typing import TypeAlias
 
 from agentload.gateway.core import GatewayCore
-from agentload.gateway.jobs.core import CoreAction, JobsCore
+from agentload.gateway.jobs.at_work import CoreAction
+from agentload.gateway.jobs.core import JobsCore
 from agentload.gateway.jobs.ends import of_chat
 from agentload.gateway.jobs.protocol import (
     ChatPosted,
