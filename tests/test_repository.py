@@ -28,7 +28,7 @@ PURE_MODULES = (
     "clock_alignment", "plan", "judge", "faults", "extensive", "profile/scale", "profile/stretch",
     "profile/capacity",
     "calibration/knee", "calibration/ramp", "calibration/demand", "calibration/decision",
-    "selftest/matrix", "gateway/lifecycle",
+    "selftest/matrix", "gateway/lifecycle", "gateway/under_way",
     "gateway/core", "gateway/envelope", "gateway/answers", "gateway/meters", "gateway/usage",
     "gateway/protocol", "gateway/failures", "gateway/comeback", "gateway/rate_limit_fields",
     "gateway/patience", "gateway/headers", "gateway/reply", "gateway/readiness", "gateway/settings",
