@@ -76,7 +76,7 @@ class _Formats(Seam[Report]):
     """The formats: every file here but those that serve them."""
 
     helpers = frozenset(
-        {"contention", "facts", "figure", "figures", "jobs", "lanes", "live-view", "series", "svg"}
+        {"contention", "facts", "figure", "figures", "jobs", "lanes", "live-view", "series", "shares", "svg"}
         | {"system-figures", "tenant-figures", "terminal", "text"}
     )
 

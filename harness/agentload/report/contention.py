@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from agentload.evidence.attribution import untraced
 from agentload.evidence.fairness import Service, entitled_shares, services
 from agentload.evidence.hidden_queue import calls_by_attempt
 from agentload.model import LedgerEntry, Outcome, RequestRecord, Run
@@ -44,7 +45,13 @@ class Contention(msgspec.Struct, frozen=True):
 
 
 def contention(run: Run, edges_ns: Sequence[int]) -> Contention:
-    """The whole story, over the intervals between the edges (equally long, ascending)."""
+    """The whole story, over the intervals between the edges (equally long, ascending).
+
+    Where too many calls are nobody's, nobody's share is known, and the intervals are empty.
+    """
+    if untraced(run):
+        empty: list[Amounts] = [{} for _ in edges_ns[1:]]
+        return Contention(empty, empty, [False for _ in empty], "ledger")
     by_ledger = run.ledger_available and bool(run.ledger)
     found = services(run.ledger) if by_ledger else _client_services(run.records)
     served = _per_interval(((s.at_ns, s.tenant, s.work) for s in found), edges_ns)

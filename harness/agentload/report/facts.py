@@ -8,8 +8,7 @@ latencies of the answered ones only, which mean nothing without the acceptance r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -33,9 +32,10 @@ from agentload.model import (
     Verdict,
 )
 from agentload.report import series as over_time
-from agentload.report.contention import Contention, contention
+from agentload.report.contention import contention
 from agentload.report.jobs import job_facts
 from agentload.report.lanes import Lanes, lanes_of
+from agentload.report.shares import Shares, shares
 
 SCHEMA = 1
 MOST_REASONS = 8
@@ -50,6 +50,7 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
     lanes = lanes_of(run.profile, run.records)
     edges = over_time.edges_ns(run)
     story = contention(run, edges)
+    shared = shares(run, story, edges)
     queue = over_time.hidden_queue(run)
     return {
         "schema": SCHEMA,
@@ -68,10 +69,10 @@ def summarise(run: Run, verdicts: Sequence[Verdict], status: Status) -> dict[str
         "verdict": str(status),
         "interrupted": run.interrupted,
         "checks": [check(verdict) for verdict in verdicts],
-        "tenants": _tenants(run, counted, story, edges),
-        "groups": _groups(run, counted, story, edges),
+        "tenants": _tenants(run, counted, shared),
+        "groups": _groups(run, counted, shared),
         "jobs": job_facts(run),
-        "shares": _share_window(run, story, edges),
+        "shares": shared.basis,
         "phases": [_phase(run, phase, requests, lanes) for phase in run.profile.phases],
         "faults": _faults(run),
         "generator": _generator(run),
@@ -121,34 +122,27 @@ def check(verdict: Verdict) -> dict[str, Any]:
 # --------------------------------------------------------------------------- tenants
 
 
-def _tenants(
-    run: Run, counted: Iterable[LogicalRequest], story: Contention, edges: Sequence[int]
-) -> dict[str, Any]:
+def _tenants(run: Run, counted: Iterable[LogicalRequest], shared: Shares) -> dict[str, Any]:
     requests: dict[str, list[LogicalRequest]] = {tenant.name: [] for tenant in run.profile.tenants}
     for request in counted:
         requests.setdefault(request.tenant, []).append(request)
-    got, due = story.shares(_counting(run, story, edges)[0])
     return {
-        tenant.name: _tenant(tenant, requests[tenant.name]) | _share_of(tenant.name, got, due)
+        tenant.name: _tenant(tenant, requests[tenant.name]) | shared.of([tenant.name])
         for tenant in run.profile.tenants
     }
 
 
-def _groups(
-    run: Run, counted: Sequence[LogicalRequest], story: Contention, edges: Sequence[int]
-) -> dict[str, Any]:
+def _groups(run: Run, counted: Sequence[LogicalRequest], shared: Shares) -> dict[str, Any]:
     """Tenants of one kind, too many to be read one by one: the same facts, of all of them together."""
     members: dict[str, list[Tenant]] = {}
     for tenant in run.profile.tenants:
         members.setdefault(tenant.group, []).append(tenant)
-    got, due = story.shares(_counting(run, story, edges)[0])
     found: dict[str, Any] = {}
     for group, tenants in members.items():
         if len(tenants) > MOST_ALIKE:
             names = {tenant.name for tenant in tenants}
             facts = _tenant(tenants[0], [r for r in counted if r.tenant in names])
-            shares = ({group: sum(share.get(name, 0.0) for name in names)} for share in (got, due))
-            found[group] = facts | (_share_of(group, *shares) if got else _share_of(group, {}, {}))
+            found[group] = facts | shared.of(sorted(names))
             found[group]["tenants"] = len(tenants)
     return found
 
@@ -231,31 +225,6 @@ def plain(found: Distribution) -> dict[str, Any]:
     """A Distribution as plain values, rounded to microseconds."""
     stated = {"p50": found.p50, "p95": found.p95, "p99": found.p99, "p999": found.p999}
     return {**over_time.rounded_or_none(stated), "n": found.n, "censored": found.censored}
-
-
-def _share_of(name: str, got: Mapping[str, float], due: Mapping[str, float]) -> dict[str, Any]:
-    shares = {"work_share": got.get(name, 0.0), "entitled_share": due.get(name, 0.0)}
-    return over_time.rounded_or_none(shares if got else dict.fromkeys(shares), 4)
-
-
-def _counting(run: Run, story: Contention, edges: Sequence[int]) -> tuple[list[bool], bool]:
-    """Which intervals shares are taken over: the contended ones of recorded phases, else all of those."""
-    windows = [run.profile.phase_window_ns(name) for name in history.counted_phases(run)]
-    recorded = [
-        any(start <= left and right <= end for start, end in windows) for left, right in pairwise(edges)
-    ]
-    contended = [a and b for a, b in zip(recorded, story.contended, strict=True)]
-    return (contended, True) if any(contended) else (recorded, False)
-
-
-def _share_window(run: Run, story: Contention, edges: Sequence[int]) -> dict[str, Any]:
-    """What `work_share` and `entitled_share` of the tenants rest on."""
-    counted, contended = _counting(run, story, edges)
-    return {
-        "measured_by": story.measured_by,
-        "contended": contended,
-        "seconds": round(sum(counted) * (edges[1] - edges[0]) / NS, 3),
-    }
 
 
 # --------------------------------------------------------------------------- phases

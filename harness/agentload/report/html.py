@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from agentload.model import NS, Status
-from agentload.report import Report, Result, figures, jobs, svg, text
+from agentload.report import Report, Result, figures, jobs, shares, svg, text
 from agentload.report.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -45,7 +45,7 @@ class HtmlReport(Report):
             verdicts=verdicts(summary, drawn),
             tenants=tenants(summary),
             hidden_tenants=max(0, len(summary["tenants"]) - MOST_TENANTS),
-            shares_note=shares_note(summary),
+            shares_note=f"{(note := shares.note(summary))[0].upper()}{note[1:]}.",
             jobs_note=jobs.NOTE,
             job_headings=jobs.HEADINGS,
             job_rows=jobs.rows(summary["jobs"]),
@@ -213,26 +213,6 @@ _TENANT_COLUMNS: Mapping[str, Callable[[Facts], str]] = {
     ),
 }
 _OPTIONAL_COLUMNS = frozenset({"refused", "other endings", "retries", "p99", "first token p95"})
-
-
-def shares_note(summary: Facts) -> str:
-    """What the shares rest on."""
-    shares = summary["shares"]
-    if all(tenant["work_share"] is None for tenant in summary["tenants"].values()):
-        return "No work was served, so there is nothing to share."
-    source = "served by the provider" if shares["measured_by"] == "ledger" else _by_clients(summary)
-    when = f"over {text.figure(shares['seconds'])} s"
-    when += (
-        " in which more was asked for than served"
-        if shares["contended"]
-        else ": there was enough for everybody"
-    )
-    return f"Shares are of the work {source}, {when}; the mark is the entitlement."
-
-
-def _by_clients(summary: Facts) -> str:
-    why = "saw nothing" if summary["provider"]["available"] else "has no ledger"
-    return f"answered (the provider {why})"
 
 
 WHY_HEADINGS = ["what the gateway said", "attempts", "whose"]

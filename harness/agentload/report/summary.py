@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from agentload.report import Report, Result, jobs, text
+from agentload.report import Report, Result, jobs, shares, text
 
 MOST_TENANTS = 25
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~$@])")
@@ -47,6 +47,7 @@ def _lines(summary: Facts) -> Iterator[str]:
     yield ""
     yield from _tenants(text.folded(summary))
     yield ""
+    yield f"- {escaped(shares.note(summary))}"
     yield from _machinery(summary)
 
 

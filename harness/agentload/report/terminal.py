@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentload.model import Status
-from agentload.report import Result, jobs, text
+from agentload.report import Result, jobs, shares, text
 
 COLOURS: Mapping[str, str] = {Status.PASSED: "green", Status.FAILED: "red", Status.INCONCLUSIVE: "yellow"}
 MOST_TENANTS = 12
@@ -32,6 +32,7 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     _print_overall(summary, console)
     console.print()
     _print_tenants(summary, console)
+    console.print(_indented(shares.note(summary), 2, console), style="dim")
     hidden = len(text.folded(summary)) - MOST_TENANTS
     if hidden > 0:
         console.print(f"  … and {hidden:,} more tenants, all of them in report.json", style="dim")
