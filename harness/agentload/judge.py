@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from agentload.checks import Check, Need, PhaseRef, WithoutLedger, make, references
 from agentload.errors import UsageError
+from agentload.evidence.attribution import answered_without_call, how_many_untraced, untraced
 from agentload.evidence.history import (
     counted_phases,
     end_ns,
@@ -30,8 +31,6 @@ from agentload.promises import judged_without, undeclared
 
 __all__ = ["explain", "judge", "overall"]
 
-MOST_UNATTRIBUTED = 0.01
-"""Share of the provider's calls that may carry no marker before joins with the ledger mean nothing."""
 LITTLE_NS = 5_000_000
 """No bound between times of clients and of the provider is so tight."""
 UNDECLARED = "undeclared"
@@ -180,21 +179,28 @@ def _missing(check: Check, run: Run) -> str | None:
         return (
             "requests were answered but our provider saw none of them: is the gateway's upstream set to it?"
         )
-    if check.needs_attribution and run.unattributed > MOST_UNATTRIBUTED * len(run.ledger):
-        return (
-            f"{run.unattributed:,} of {len(run.ledger):,} provider calls cannot be traced to a request "
-            f"({_strangers(run)}): at most 1 % may be such, so let the gateway pass the "
-            "last user message on unchanged"
-        )
+    if check.needs_attribution and untraced(run):
+        return f"{how_many_untraced(run)}: at most 1 % may be such. {_whose_doing(run)}"
     return None
 
 
-def _strangers(run: Run) -> str:
-    """Who may have made calls without a marker."""
-    own = [f"{t.name} ({t.locust.user_class})" for t in run.profile.tenants if t.locust is not None]
-    usual = "guardrail, shadow or rewritten prompts?"
-    mend = "does their code put `marked(self, …)` of agentload.locust around each message?"
-    return usual if not own else f"of {', '.join(own)}: {mend} Or {usual}"
+def _whose_doing(run: Run) -> str:
+    """Who may have made calls without a marker, and the mend of each: only those affected are blamed."""
+    affected = answered_without_call(run)
+    own = [
+        f"{t.name} ({t.locust.user_class})"
+        for t in run.profile.tenants
+        if t.locust is not None and (t.name in affected or not affected)
+    ]
+    usual = "Guardrail, shadow or rewritten prompts? Let the gateway pass the last user message on unchanged"
+    if not own:
+        return usual
+    said = (
+        f"Of {', '.join(own)}: does their code put `marked(self, …)` of agentload.locust around each message?"
+    )
+    unharmed = {call.tenant for call in run.ledger} - affected - {None}
+    only_own = len(own) == len(affected) and unharmed
+    return said if only_own else f"{said} Or else: {usual[0].lower()}{usual[1:]}"
 
 
 def _judge_with_doubts(name: str, check: Check, views: _Views) -> Verdict:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agentload import catalogue, judge, locust, profile, simulate
 from agentload.checks.retry_amplification import RetryAmplification
 from agentload.errors import ProfileError, UsageError
-from agentload.model import Profile, Spec, Status
+from agentload.model import Outcome, Profile, Run, Spec, Status
 from agentload.plan import draw
 from own_users import PROFILE, USERS, loaded, written
 
@@ -97,10 +98,29 @@ def test_a_file_that_agentload_does_not_play_sends_its_messages_as_they_are() ->
 def test_calls_without_a_marker_are_laid_at_their_door(tmp_path: Path) -> None:
     _, run = RetryAmplification.example()
     run.profile = loaded(tmp_path).model_copy(update={"checks": (Spec(kind="retry-amplification"),)})
-    run.unattributed = len(run.ledger)
-    [verdict] = judge.judge(run)
+    half = run.records[-1].seq // 2
+    for record in run.records:
+        record.tenant, record.outcome = ("own" if record.seq < half else "planned"), Outcome.ANSWERED
+    for call in run.ledger:
+        call.tenant = "own" if call.seq is not None and call.seq < half else "planned"
+    assert _said_of_unmarked(run, {"own"}) == OWN_CODE
+    assert _said_of_unmarked(run, {"own", "planned"}) == f"{OWN_CODE} Or else: g{GATEWAY[1:]}"
+    assert _said_of_unmarked(run, {"planned"}) == GATEWAY
+
+
+OWN_CODE = "Of own (Quick): does their code put `marked(self, …)` of agentload.locust around each message?"
+GATEWAY = "Guardrail, shadow or rewritten prompts? Let the gateway pass the last user message on unchanged"
+
+
+def _said_of_unmarked(run: Run, tenants: set[str]) -> str:
+    """What is to be mended where these tenants' calls carry no marker."""
+    ledger = [replace(c, tenant=None, seq=None) if c.tenant in tenants else c for c in run.ledger]
+    lost = sum(call.tenant is None for call in ledger)
+    [verdict] = judge.judge(replace(run, ledger=ledger, unattributed=lost))
     assert verdict.status is Status.INCONCLUSIVE
-    assert "of own (Quick): does their code put `marked(self, …)` of agentload.locust" in verdict.because
+    because, _, mend = verdict.because.partition(": at most 1 % may be such. ")
+    assert because == f"{lost} of {len(ledger)} provider calls cannot be traced to a request"
+    return mend
 
 
 def test_retries_inside_somebodys_own_code_are_not_the_gateways() -> None:

@@ -65,7 +65,7 @@ def test_unmarked_calls_make_attribution_inconclusive_and_the_mend_is_said(tmp_p
     recorded = rundir.load(tmp_path / "run")
     assert recorded.unattributed == len(own(recorded)) > 20
     said = " ".join(output.split())
-    assert "of own (Unmarked): does their code put `marked(self, …)` of agentload.locust around each" in said
+    assert "Of own (Unmarked): does their code put `marked(self, …)` of agentload.locust around each" in said
 
 
 @pytest.mark.slow

@@ -8,14 +8,12 @@ from typing import NamedTuple
 from pydantic import Field
 
 from agentload.checks import Check, Need
+from agentload.evidence.attribution import untraced
 from agentload.evidence.durable import gateway_faults, orders
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.job_calls import are_chats, known_again, of_jobs, twice_done
 from agentload.evidence.verdicts import conclude, plural, undecided
 from agentload.model import NS, Evidence, JobRecord, JobStep, Run, Status, ToolRecord, Verdict
-
-MOST_UNKNOWN = 0.01
-"""Share of the provider's calls that may carry no marker."""
 
 
 class _Wrong(NamedTuple):
@@ -142,7 +140,7 @@ def _nothing_seen(run: Run) -> str | None:
 
 def _untraced(run: Run) -> bool:
     """Whether calls of which nobody knows whose they are may be some of the jobs'."""
-    return are_chats(run.profile) and run.unattributed > MOST_UNKNOWN * len(run.ledger)
+    return are_chats(run.profile) and untraced(run)
 
 
 def _missing(run: Run, effects: dict[str, int]) -> list[_Wrong]:
