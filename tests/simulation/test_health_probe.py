@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from agentload import judge, profile
+from agentload import judge, mutants, profile
 from agentload.checks.health_probe import HealthProbe
 from agentload.drivers.simulated.parts import Parts
 from agentload.evidence.health_samples import PATIENCE_NS, STATUS, TOOK_S, samples_of
-from agentload.gateway.core import GatewayCore
 from agentload.model import NS, Run, Status
 from agentload.simulate import simulate
 
@@ -21,17 +20,6 @@ tenants:
 checks: [CHECK]
 faults: [FAULT]
 """
-
-
-class Limited(GatewayCore):
-    """Its health page counts against the limit on requests (as with a server's limit of connections), and is
-    refused with 503 as they are: an orchestrator starts the gateway anew because it is full."""
-
-    MOST = 48
-
-    def ailment(self) -> str | None:
-        """Too much to do."""
-        return "at the limit" if self.open_requests >= self.MOST else None
 
 
 def played(fault: str, check: str = "health-probe") -> Run:
@@ -56,7 +44,9 @@ def test_a_flood_is_not_felt_by_the_reference() -> None:
 def test_a_page_that_counts_against_the_limit_is_found_out_and_by_nobody_else() -> None:
     for seed in (1, 2, 3):
         failed = [
-            name for name, status in overload(Parts(core=Limited), seed).items() if status is Status.FAILED
+            name
+            for name, status in overload(mutants.parts_of("health-page-is-limited"), seed).items()
+            if status is Status.FAILED
         ]
         assert failed == ["health-probe"]
 
