@@ -1,12 +1,14 @@
 """Several profiles in a row as one gate for CI: one summary, one junit.xml, one exit code.
 
 Leaves a folder per run beside `summary.md`, `junit.xml` and `gate.json`, each rewritten after every run, so
-that ^C leaves what was done. A run that proved nothing is made once more: on a shared machine stalls happen.
+that ^C leaves what was done; and with the reason where there was no run, for a CI shows these files alone.
+A run that proved nothing is made once more: on a shared machine stalls happen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from agentload import profile as profiles
 from agentload import run as live
 from agentload.calibration.decision import TooSmallError, decide
 from agentload.conclusion import Conclusion
-from agentload.errors import ExitCode, UsageError
+from agentload.errors import AgentloadError, ExitCode, UsageError
+from agentload.interrupts import INTERRUPTED, raising
 from agentload.judge import UNDECLARED
 from agentload.model import Severity, Status, Verdict
 from agentload.order import Prepared
@@ -33,13 +36,15 @@ from agentload.rundir import file_name, write_file
 
 WORST_FIRST = (
     ExitCode.INTERRUPTED,
+    ExitCode.USAGE,
     ExitCode.UNREACHABLE,
     ExitCode.FAILED,
     ExitCode.INCONCLUSIVE,
     ExitCode.PASSED,
 )
-ENDS_THE_GATE = (ExitCode.INTERRUPTED, ExitCode.UNREACHABLE)
-"""Nothing more can be learnt: the user wants out, or there is nothing left to load."""
+ENDS_THE_GATE = (ExitCode.INTERRUPTED, ExitCode.USAGE, ExitCode.UNREACHABLE)
+"""Nothing more can be learnt: the user wants out, the disk is full, or there is nothing left to load."""
+FILES = ("summary.md", "junit.xml", "gate.json")
 
 RunOne = Callable[[live.Options, Console], Conclusion]
 
@@ -70,22 +75,54 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     rerun_of: str | None = None
     """The folder of the inconclusive run that this one repeats."""
     not_run: str | None = None
-    """Why there was no run: `--scale auto` found the target too slow for this profile."""
+    """Why there was no run, or none to its end: the target cannot be reached, say, or `--scale auto` found it
+    too slow for this profile."""
 
 
 def run(options: Options) -> int:
     """Every profile, then the summary. Raises AgentloadError for wrong input, before anything is started."""
     console = screen.console()
     names = options.profiles or tuple(profiles.names())
-    options = msgspec.structs.replace(options, each=msgspec.structs.replace(options.each, beside=names))
-    prepared = {name: live.prepare(msgspec.structs.replace(options.each, profile=name)) for name in names}
-    folder = rundir.new_folder("gate", datetime.now(), out=options.out)
-    gate = Gate(options, folder, console, _calibrated(options, prepared, console))
-    for name in names:
-        if gate.play(name) in ENDS_THE_GATE:
-            break
+    each = msgspec.structs.replace(options.each, beside=names)
+    options = msgspec.structs.replace(options, profiles=names, each=each)
+    prepared = _prepared(options, console)
+    gate = Gate(options, _folder(options), console)
+    with raising():
+        with gate.telling(names[0]):
+            gate.run_one = _calibrated(options, prepared, console) or gate.run_one
+        for name in names:
+            if gate.play(name) in ENDS_THE_GATE:
+                break
     gate.print_summary()
     return gate.exit_code()
+
+
+def _prepared(options: Options, console: Console) -> dict[str, Prepared]:
+    """Every profile, read and checked. What is wrong is left in `--out`, too, where a CI looks for it."""
+    prepared: dict[str, Prepared] = {}
+    for name in options.profiles:
+        try:
+            prepared[name] = live.prepare(msgspec.structs.replace(options.each, profile=name))
+        except AgentloadError as error:
+            if options.out is not None:
+                with suppress(AgentloadError):
+                    Gate(options, _folder(options), console).not_begun(name, name, error)
+            raise
+    return prepared
+
+
+def _folder(options: Options) -> Path:
+    """A new one. What a gate left in which nothing was run holds no evidence, and gives way.
+
+    Raises as `rundir.new_folder` does.
+    """
+    out = options.out
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        if out is not None and not any(one.is_dir() or one.name not in FILES for one in out.iterdir()):
+            runs = msgspec.json.decode((out / "gate.json").read_bytes())["runs"]
+            for name in FILES if all(one["not_run"] for one in runs) else ():
+                (out / name).unlink(missing_ok=True)
+    return rundir.new_folder("gate", datetime.now(), out=out)
 
 
 def _calibrated(options: Options, prepared: Mapping[str, Prepared], console: Console) -> RunOne | None:
@@ -123,9 +160,11 @@ class Gate:
     ) -> None:
         self.options, self.folder, self.console = options, folder, console
         self.entries: list[Entry] = []
-        self._run_one = run_one or _live
+        self.run_one = run_one or _live
         self._suites: dict[str, bytes] = {}
         self._texts: dict[str, str] = {}
+        self._begun: set[str] = set()
+        """Profiles, as the user named them."""
 
     def play(self, name: str) -> ExitCode:
         """One profile, and once more while it stays inconclusive."""
@@ -163,12 +202,47 @@ class Gate:
             table.add_row(entry.profile, Text(entry.verdict, style=colour), ", ".join(entry.failed))
         self.console.print()
         self.console.print(table)
-        for name in ("summary.md", "junit.xml", "gate.json"):
+        for name in FILES:
             self.console.print(f"  {self.folder / name}", soft_wrap=True)
 
+    @contextmanager
+    def telling(self, name: str, label: str | None = None, rerun_of: str | None = None) -> Generator[None]:
+        """What ends the gate in between is left behind as that profile's, and goes on its way."""
+        try:
+            yield
+        except BaseException as error:
+            self.not_begun(name, label or self._label(name), error, rerun_of)
+            raise
+
+    def not_begun(self, name: str, label: str, error: BaseException, rerun_of: str | None = None) -> Entry:
+        """A profile of which nothing was recorded: it proves nothing, and is said why."""
+        because = str(error) if isinstance(error, AgentloadError) else f"{type(error).__name__}: {error}"
+        code = error.exit_code if isinstance(error, AgentloadError) else ExitCode.INCONCLUSIVE
+        if isinstance(error, KeyboardInterrupt):
+            because, code = INTERRUPTED, ExitCode.INTERRUPTED
+        if isinstance(error, TooSmallError) and self.options.each.inconclusive_passes:
+            code = ExitCode.PASSED
+        entry = Entry(
+            profile=_name_of(name),
+            folder=label,
+            verdict=Status.INCONCLUSIVE,
+            exit_code=int(code),
+            failed=["not run"],
+            rerun_of=rerun_of,
+            not_run=because,
+        )
+        self.entries.append(entry)
+        self._begun.add(name)
+        self._suites[label] = _suite_of_nothing(entry, "skipped" if code is ExitCode.PASSED else "error")
+        words = "\n".join(f"> {escaped(line)}" for line in because.splitlines())
+        symbol = text.SYMBOLS[Status.INCONCLUSIVE]
+        self._texts[label] = f"## {symbol} {escaped(entry.profile)}: not run\n\n{words}\n"
+        self._write()
+        return entry
+
     def _label(self, name: str) -> str:
-        """The profile's own name, whatever file it is read from, made unique among the folders."""
-        own = file_name(profiles.load(profiles.find(name)).name)
+        """The profile's own name, made unique among the folders."""
+        own = file_name(_name_of(name))
         taken = {entry.folder for entry in self.entries}
         candidates = (own, *(f"{own}-{number}" for number in range(2, len(taken) + 3)))
         return next(label for label in candidates if label not in taken)
@@ -178,9 +252,11 @@ class Gate:
         each = msgspec.structs.replace(self.options.each, profile=name, out=folder)
         self.console.rule(label, style="dim")
         try:
-            conclusion = self._run_one(each, self.console)
-        except TooSmallError as error:
-            return self._not_run(name, label, str(error))
+            with self.telling(name, label, rerun_of):
+                conclusion = self.run_one(each, self.console)
+        except AgentloadError as error:
+            self.console.print(str(error), style="red", soft_wrap=True)
+            return self.entries[-1]
         entry = Entry(
             profile=conclusion.result.run.profile.name,
             folder=label,
@@ -191,28 +267,9 @@ class Gate:
             rerun_of=rerun_of,
         )
         self.entries.append(entry)
+        self._begun.add(name)
         self._suites[label] = _read(folder / "junit.xml")
         self._texts[label] = _read(folder / "summary.md").decode()
-        self._write()
-        return entry
-
-    def _not_run(self, name: str, label: str, because: str) -> Entry:
-        """A profile that would ask for more than the target carries: it proves nothing, and is said to."""
-        self.console.print(because, soft_wrap=True)
-        passes = self.options.each.inconclusive_passes
-        entry = Entry(
-            profile=profiles.load(profiles.find(name)).name,
-            folder=label,
-            verdict=Status.INCONCLUSIVE,
-            exit_code=int(ExitCode.PASSED if passes else ExitCode.INCONCLUSIVE),
-            failed=["not run"],
-            not_run=because,
-        )
-        self.entries.append(entry)
-        self._suites[label] = _suite_of_nothing(entry, "skipped" if passes else "error")
-        self._texts[label] = (
-            f"## {text.SYMBOLS[Status.INCONCLUSIVE]} {entry.profile}: not run\n\n{escaped(because)}\n"
-        )
         self._write()
         return entry
 
@@ -231,8 +288,18 @@ class Gate:
         yield "|---|---|---|"
         for entry in counted:
             yield f"| {entry.profile} | {entry.verdict} | {', '.join(entry.failed)} |"
+        if left := [escaped(name) for name in self.options.profiles if name not in self._begun]:
+            yield f"\nNot begun when this was written: {', '.join(left)}"
         for entry in counted:
             yield "\n" + self._texts[entry.folder]
+
+
+def _name_of(profile: str) -> str:
+    """The profile's own name, whatever file it is read from; as it was typed where it cannot be read."""
+    try:
+        return profiles.load(profiles.find(profile)).name
+    except AgentloadError:
+        return profile
 
 
 def _undeclared(verdicts: Sequence[Verdict]) -> bool:
@@ -260,7 +327,7 @@ def merged(documents: list[bytes]) -> bytes:
 
 
 def _suite_of_nothing(entry: Entry, ending: str) -> bytes:
-    """junit.xml of a profile that was not run: one case, which says why."""
+    """junit.xml of a profile that was not run: one case, `run`, which says why."""
     root = ElementTree.Element("testsuites")
     counts = {
         "tests": "1",
@@ -269,7 +336,7 @@ def _suite_of_nothing(entry: Entry, ending: str) -> bytes:
         "skipped": str(int(ending != "error")),
     }
     suite = ElementTree.SubElement(root, "testsuite", {"name": entry.profile, **counts})
-    case = ElementTree.SubElement(suite, "testcase", {"classname": entry.profile, "name": "scale"})
+    case = ElementTree.SubElement(suite, "testcase", {"classname": entry.profile, "name": "run"})
     ElementTree.SubElement(case, ending, {"message": text.printable(entry.not_run)})
     written: bytes = ElementTree.tostring(root, encoding="utf-8")
     return written

@@ -21,6 +21,7 @@ from agentload.profile import slots_beyond_provider
 from agentload.recording import Recording
 from agentload.report import text
 from agentload.rundir import RunDir, RunFolderError
+from agentload.rundir.unbegun import clear_away
 
 __all__ = ["Options", "judge_folder", "prepare", "record", "run"]
 
@@ -58,13 +59,23 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
             screen.warn(console, text.printable(warning))
         if prepared.target is None and (beyond := slots_beyond_provider(prepared.profile)):
             screen.warn(console, beyond)
-        recording.make()
+        _make(recording, console)
         return conclude(
             folder,
             console,
             ended_by=recording.ended_by,
             inconclusive_passes=options.inconclusive_passes,
         )
+
+
+def _make(recording: Recording, console: Console) -> None:
+    """The recording; where it ends before any load, no empty folder stays behind."""
+    try:
+        recording.make()
+    except BaseException as error:
+        if not recording.manifest.t0_ns and (line := clear_away(recording.folder, error)):
+            console.print(line, soft_wrap=True)
+        raise
 
 
 def judge_folder(path: Path, *, inconclusive_passes: bool) -> int:

@@ -12,9 +12,10 @@ import pytest
 
 import report_run
 from agentload import judge, provider_records, rundir
-from agentload.errors import UsageError
+from agentload.errors import AgentloadError, InconclusiveError, UnreachableError, UsageError
 from agentload.model import NS, CallEnding, Run
 from agentload.rundir import RunDir, RunFolderError
+from agentload.rundir.unbegun import clear_away
 from agentload.storage import DamagedFileError, StorageError
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -287,3 +288,31 @@ def as_the_provider_says(run: Run, t0_ns: int) -> list[dict[str, Any]]:
         values["tenant"] = numbers[values["tenant"]]
         raw.append({k: v + t0_ns if k.endswith("_ns") else v for k, v in values.items()})
     return raw
+
+
+@pytest.mark.parametrize(
+    ("error", "kept", "said"),
+    [
+        (UnreachableError("the target answered 401"), False, "is removed"),
+        (KeyboardInterrupt(), False, "is removed"),
+        (UnreachableError("the gateway ended (its log: {folder}/logs/gateway.log)"), True, ""),
+        (InconclusiveError("worker 0: it cannot import"), True, "logged: {folder}/logs"),
+    ],
+)
+def test_a_run_that_never_began_leaves_no_folder_but_for_its_logs(
+    error: BaseException, kept: bool, said: str, tmp_path: Path
+) -> None:
+    folder = RunDir.create("steady", NOW, out=tmp_path / "run")
+    (folder.path / "manifest.json").write_text("{}")
+    (folder.path / "samples.jsonl").touch()
+    if isinstance(error, AgentloadError):
+        error = type(error)(error.lines[0].format(folder=folder.path))
+    assert said.format(folder=folder.path) in clear_away(folder, error)
+    assert folder.path.exists() == kept
+
+
+def test_a_folder_with_a_record_in_it_is_never_cleared_away(tmp_path: Path) -> None:
+    folder = RunDir.create("steady", NOW, out=tmp_path / "run")
+    folder.records_path.write_text("{}\n")
+    assert clear_away(folder, UnreachableError("gone")) == ""
+    assert folder.records_path.exists()

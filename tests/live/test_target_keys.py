@@ -79,7 +79,8 @@ def test_they_are_sent_by_every_worker_and_seen_by_nobody(
     assert {record.worker for record in recorded.records} == {0, 1}
     assert refused.returncode == ExitCode.UNREACHABLE
     assert "answered 401: are the tenants' keys known to it?" in refused.stderr
-    folders = (tmp_path / "run", tmp_path / "refused")
-    written = b"".join(path.read_bytes() for one in folders for path in one.rglob("*") if path.is_file())
+    assert "no load was sent: refused is removed" in refused.stdout
+    assert not (tmp_path / "refused").exists()
+    written = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
     for said in (written, (done.stdout + done.stderr + refused.stdout + refused.stderr).encode()):
         assert not [word for word in (*KEYS.values(), "s3cret", "wrong-key") if word.encode() in said]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -16,7 +17,7 @@ from agentload import calibration, gate, plan, profile, rundir
 from agentload import run as live
 from agentload.calibration.knee import Carried, EndedBy
 from agentload.conclusion import Conclusion, conclude
-from agentload.errors import ExitCode, UsageError
+from agentload.errors import AgentloadError, ExitCode, InconclusiveError, UnreachableError, UsageError
 from agentload.gate import Gate, Options
 from agentload.model import Profile, Run
 from agentload.rundir import RunDir
@@ -130,7 +131,66 @@ def test_a_wrong_profile_is_found_before_anything_starts(tmp_path: Path) -> None
     each = live.Options(profile="")
     with pytest.raises(UsageError, match="did you mean 'steady'"):
         gate.run(Options(profiles=("noisy-neighbor", "stedy"), out=tmp_path / "gate", each=each))
-    assert not (tmp_path / "gate").exists()
+    assert sorted(one.name for one in (tmp_path / "gate").iterdir()) == sorted(gate.FILES)
+    assert "did you mean 'steady'" in (tmp_path / "gate" / "summary.md").read_text()
+    assert "Not begun when this was written: noisy-neighbor" in (tmp_path / "gate" / "summary.md").read_text()
+
+
+class Ends(Simulations):
+    """A run that cannot be made."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    def __call__(self, options: live.Options, console: Console) -> Conclusion:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnreachableError("the target answered 401: keys?", "a second line"), ExitCode.UNREACHABLE),
+        (UsageError("its target file is gone"), ExitCode.USAGE),
+        (InconclusiveError("no worker came"), ExitCode.INCONCLUSIVE),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED),
+        (ZeroDivisionError("a bug"), ExitCode.INCONCLUSIVE),
+    ],
+)
+def test_whatever_ends_a_gate_ci_finds_its_files_and_the_reason_in_each(
+    error: BaseException, code: ExitCode, tmp_path: Path
+) -> None:
+    one = Gate(
+        Options(profiles=("steady", "herd"), each=live.Options(profile="")), tmp_path, QUIET, Ends(error)
+    )
+    if isinstance(error, AgentloadError):
+        assert one.play("steady") == code
+    else:
+        with pytest.raises(type(error)):
+            one.play("steady")
+    reason = str(error) or "interrupted by the user"
+    facts = json.loads((tmp_path / "gate.json").read_text())
+    assert (facts["exit_code"], one.exit_code()) == (code, code)
+    assert facts["runs"][0]["not_run"].endswith(reason)
+    [suite] = ElementTree.parse(tmp_path / "junit.xml").getroot().iter("testsuite")
+    assert (suite.get("name"), suite.get("errors")) == ("steady", "1")
+    assert reason.splitlines()[0] in str(next(suite.iter("error")).get("message"))
+    text = (tmp_path / "summary.md").read_text()
+    assert "steady: not run" in text
+    assert reason.splitlines()[-1] in text
+    assert "Not begun when this was written: herd" in text
+
+
+def test_a_gate_in_which_nothing_was_run_gives_way_and_one_with_a_run_does_not(tmp_path: Path) -> None:
+    wrong = Options(profiles=("stedy",), out=tmp_path / "gate", each=live.Options(profile=""))
+    for _ in range(2):
+        with pytest.raises(UsageError, match="did you mean 'steady'"):
+            gate.run(wrong)
+    written = (tmp_path / "gate" / "gate.json").read_text()
+    (tmp_path / "gate" / "steady").mkdir()
+    with pytest.raises(UsageError, match="did you mean 'herd'"):
+        gate.run(msgspec.structs.replace(wrong, profiles=("hred",)))
+    assert (tmp_path / "gate" / "gate.json").read_text() == written, "not touched"
 
 
 def test_a_profile_from_a_file_is_called_by_its_name(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from agentload.errors import AgentloadError, ExitCode
 from agentload.interrupts import INTERRUPTED, OUT_OF_TIME
 from agentload.order import Options, Prepared, prepare
 from agentload.rundir import RunDir
+from agentload.rundir.unbegun import clear_away
 
 BEGIN_S = 120.0
 """How long everything may take to stand before the load begins."""
@@ -226,6 +227,8 @@ class _Run:
         except AgentloadError as error:
             for line in error.lines:
                 log.error(line)
+            if not self._recording.manifest.t0_ns and (line := clear_away(self.folder, error)):
+                log.info(line)
             self._environment.process_exit_code = int(error.exit_code)
         except Exception:
             log.exception("the run cannot be made")
