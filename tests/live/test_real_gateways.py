@@ -55,6 +55,11 @@ def test_a_preset_refuses_in_a_burst_and_says_when_to_come_back(
     refused = [one for one in seen_through(kind, tmp_path, burst).of(Kind.BURST) if one.status == 429]
     assert refused
     assert {one.retry_after for one in refused} == {"1"}
+    logs = [path.read_text() for path in tmp_path.glob("*.log")]
+    assert logs
+    assert not [line for text in logs for line in text.splitlines() if "limiting" in line], (
+        "a line for each would bury a terminal"
+    )
 
 
 @pytest.mark.parametrize("name", ["nginx, bare refusals", "envoy, bare refusals"])

@@ -66,7 +66,7 @@ PRESETS: Mapping[str, Preset] = {
         start="./start-my-gateway --port @PORT@ --upstream http://127.0.0.1:@PROVIDER_PORT@/v1",
     ),
     "nginx": Preset(
-        about='The gateway: nginx.conf beside this file; nginx -p "$PWD" -c nginx.conf',
+        about='The gateway: nginx.conf beside this file; nginx -p "$PWD" -c nginx.conf (log: error.log)',
         start='nginx -p "$PWD" -c nginx.conf',
         steps=("nginx -p @DIR@ -c nginx.conf",),
         install="sudo apt-get update && sudo apt-get install --yes nginx",
