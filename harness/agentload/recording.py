@@ -124,13 +124,11 @@ class Recording:
             target_probe.await_ready(target)
         reply = first_look.ask_until_served(target, request, lambda: self._interrupted is None)
         status = reply.status
-        if stage.control is not None and status >= 500 and stage.calls_seen() == 0:
-            target_probe.refuse_dead_upstream(request, status, stage.provider_url)
+        unseen = stage.control is not None and status >= 500 and stage.calls_seen() == 0
+        first_look.refuse_unusable(target, request, reply, stage.provider_url if unseen else None)
         if status in first_look.REFUSALS:
             refused = f"the target refuses even one request before the load ({status})"
             screen.warn(self.console, f"{refused}: what it answers is not known yet")
-        else:
-            target_probe.refuse_no_api(request, reply, needs_json=first_look.needs_json(target, reply))
         self._warn_of_series(target)
         served = stage.control is not None and not 300 <= status < 500
         if served and not _reached(stage, target):

@@ -72,6 +72,10 @@ def seen(*instead: Asked, calls: tuple[Call, ...] = CALLS, keys: int | None = 1)
     return Seen(tenants=TENANTS, asked=answers, calls=calls, upstream_keys=keys)
 
 
+def troubled(trouble: str) -> Seen:
+    return msgspec.structs.replace(seen(calls=()), trouble=trouble)
+
+
 def left_with(**call_of_it: Any) -> Seen:
     return seen(calls=(*CALLS[:3], call(0, 3, **call_of_it), CALLS[4]))
 
@@ -155,7 +159,9 @@ def test_every_check_there_is_has_a_prospect() -> None:
         ("posted again", POLLED, Grade.NOTE, "no idempotency key is named (jobs.key)"),
         ("posted again", polled(job_key="X-Key"), Grade.GOOD, "by its X-Key"),
         ("refusals", seen(refused(5, retry_after=None)), Grade.NOTE, "Retry-After 1 × missing"),
-        ("refusals", seen(asked(Kind.BURST, "flood", 5)), Grade.NOTE, "none in a burst of 2"),
+        ("refusals", seen(asked(Kind.BURST, "flood", 5)), Grade.NOTE, "what one looks like (--burst 200)"),
+        ("our provider", troubled("no route"), Grade.UNSURE, "mend first what stands above"),
+        ("authenticated", troubled("no route"), Grade.BAD, "nobody is served (quiet, flood): no route"),
         ("refusals", seen(calls=(*CALLS, call(1, 5, status=429))), Grade.GOOD, "the provider's own"),
         ("HTTP", seen(asked(http_version="HTTP/1.0")), Grade.NOTE, "1 × HTTP/1.0"),
         (

@@ -34,10 +34,16 @@ def problem_with(script: Script) -> str:
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        (says(b"{}", b"308 Moved", b"Location: http://192.0.2.1/\r\n"), "give the final address"),
+        (says(b"{}", b"308 Moved", b"Location: http://192.0.2.1/\r\n"), "308, see http://192.0.2.1/: give"),
+        (says(b"{}", b"308 Moved"), "answered 308: give the final address"),
+        (says(b"", b"302 No", b"Location: /" + b"y" * 999 + b"\r\n"), f"see /{'y' * 159}…: give"),
         (says(b"<html>", fields=b"Content-Type: text/html\r\n"), "with HTML, not JSON: is this its API?"),
         (says(b"{}", b"401 No"), "answered 401: are the tenants' keys known to it?"),
+        (says(b'{"message": " who\\n \\u001b[2J?"}', b"401 No"), 'answered 401 ("who \\x1b[2J?"): are the'),
+        (says(b'{"error": "' + b"n" * 999 + b'"}', b"401 No"), f'answered 401 ("{"n" * 80}…"): are the'),
+        (says(b'{"error": "sk-secret is no"}', b"403 No"), 'answered 403 ("sk-*** is no"): are the'),
         (says(b"{}", b"404 No"), "answered 404: is the path right?"),
+        (says(b'{"detail": "no route"}', b"404 No"), 'answered 404 ("no route"): is the path right?'),
         (says(b"no"), "answered 200 without JSON"),
         (says(b'{"x":' + b"[" * 100_000), "answered 200 with JSON nested too deeply"),
         (says(b"[]"), "answered 200 with JSON that is not an object"),
@@ -51,6 +57,16 @@ def test_what_is_no_target_is_one_line(script: Script, problem: str) -> None:
     line = problem_with(script)
     assert problem in line
     assert "sk-secret" not in line
+
+
+def test_a_key_that_comes_back_is_not_said_again_also_where_words_are_cut() -> None:
+    key, before = "a-key-of-ours-0123456789", "x" * 70
+    with serving(says(f'{{"error": "{before} {key}"}}'.encode(), b"401 No")) as server:
+        target = replace(target_at(server.port), name="gateway.yaml", keyring={"steady": key})
+        with pytest.raises(UnreachableError) as raised:
+            chat_probe(target, targets.probe_request(target, PROFILE))
+    mend = "are the tenants' keys known to it? `keys:` or `headers:` of gateway.yaml says whose key is whose"
+    assert raised.value.lines[0].endswith(f'401 ("{before} ***"): {mend}')
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])

@@ -24,15 +24,16 @@ from agentload.doctor.ask import Asker
 from agentload.doctor.decidable import Prospect, anybody_served, own_prospects, prospects, summary
 from agentload.doctor.findings import Finding, Grade, findings
 from agentload.doctor.observed import Asked, Call, Kind, Seen
+from agentload.drivers import target_probe
+from agentload.drivers.first_look import refuse_other_words, refuse_unusable
 from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.gauges import own_page
 from agentload.drivers.provider_control import ProviderControl, token_of
 from agentload.drivers.stage import Stage
-from agentload.drivers.target_probe import await_ready
 from agentload.errors import ExitCode, UnreachableError
-from agentload.model import Profile
+from agentload.model import Outcome, Profile
 from agentload.report.text import limits_line, printable
-from agentload.targets import Target
+from agentload.targets import Target, probe_request
 from agentload.targets._declares import as_declared
 
 MOST_TENANTS = 20
@@ -108,10 +109,11 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
     ):
         _set_up(stage, options, target)
         if target.health is not None:
-            await_ready(target)
+            target_probe.await_ready(target)
         asked = _ask(Asker(target, profile, run_id), profile, burst, streams=target.api.streams)
         if all(one.status == 0 for one in asked):
             raise UnreachableError(f"the target gateway at {target.base_url}: {asked[0].failure}")
+        served = any(one.outcome is Outcome.ANSWERED for one in asked)
         gauges, trouble = _gauges(target)
         return Seen(
             tenants=tuple(tenant.name for tenant in profile.tenants),
@@ -125,6 +127,7 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             upstream_keys=None if stage.control is None else _upstream_keys(stage.control),
             provider_url=stage.provider_url,
             provider_takes=limits_line(profile.provider),
+            trouble=None if served else _trouble(stage, target, profile),
             any_port=not (_running(options, target) or _port(options, target)),
             gauges=gauges,
             gauges_named=_gauges_named(target),
@@ -133,6 +136,19 @@ def _look(options: order.Options, profile: Profile, target: Target, burst: int) 
             health_page=target.health is not None,
             can_be_killed=target.process is not None and target.process.restart is not None,
         )
+
+
+def _trouble(stage: Stage, target: Target, profile: Profile) -> str | None:
+    """What a run would end with: its own look, at one more request of its own."""
+    request = probe_request(target, profile)
+    try:
+        reply = target_probe.ask(target, request)
+        unseen = stage.control is not None and stage.calls_seen() == 0
+        refuse_unusable(target, request, reply, stage.provider_url if unseen else None)
+        refuse_other_words(target, request, reply)
+    except UnreachableError as error:
+        return error.lines[0]
+    return None
 
 
 def _set_up(stage: Stage, options: order.Options, target: Target) -> None:
@@ -181,8 +197,8 @@ def _passed_us_by(seen: Seen) -> bool:
 def _ask(asker: Asker, profile: Profile, burst: int, *, streams: bool) -> list[Asked]:
     some = profile.tenants[:MOST_TENANTS]
     asked = [asker.ask(Kind.CAREFUL, tenant) for tenant in some]
-    if all(one.status == 0 for one in asked):
-        return asked
+    if all(one.outcome is not Outcome.ANSWERED for one in asked):
+        return asked  # more of what is not served would show nothing
     asked += [asker.ask(kind, some[0]) for kind in (Kind.STREAMED, Kind.LEFT) if streams or kind is Kind.LEFT]
     return asked + asker.ask_at_once(some[-1], burst)
 

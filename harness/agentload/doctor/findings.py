@@ -17,6 +17,8 @@ STREAMS_IN_PIECES_NS = 20_000_000
 """Text of a stream of 24 tokens, 10 ms each, that comes within less was held back."""
 CLOSED_SOON_NS = 120_000_000
 """A call that ends so soon after its client was called off (as `cancel-upstream` has it)."""
+MOST_BURST = 200
+"""So many requests at once may be asked for."""
 SKEW_S = 2.0
 """Date has whole seconds, and an answer takes a moment."""
 
@@ -69,7 +71,10 @@ def reachable(seen: Seen) -> Finding:
     waited = [one for one in seen.asked if one.kind is not Kind.LEFT]
     silent = [one for one in waited if one.status == 0]
     if not silent:
-        return Finding("reachable", Grade.GOOD, f"all {len(waited)} requests got an answer")
+        said = f"all {len(waited)} requests got an answer"
+        if not any(one.outcome is Outcome.ANSWERED for one in waited):
+            said += f", and none was served: {_counted(str(one.status) for one in waited)}"
+        return Finding("reachable", Grade.GOOD, said)
     said = f"{len(silent)} of {len(waited)} requests got none ({_counted(one.failure for one in silent)})"
     return Finding("reachable", Grade.BAD, said)
 
@@ -77,9 +82,13 @@ def reachable(seen: Seen) -> Finding:
 def authenticated(seen: Seen) -> Finding:
     """Every tenant is let in, and served."""
     careful = seen.of(Kind.CAREFUL)
+    if seen.trouble is not None:
+        said = f"nobody is served ({_names(careful)}): {seen.trouble}"
+        return Finding("authenticated", Grade.BAD, said)
     shut = [one for one in careful if one.status in (401, 403)]
     if shut:
-        said = f"{_names(shut)}: {_counted(str(one.status) for one in shut)}: are these keys known to it?"
+        said = f"{_names(shut)}: {_counted(str(one.status) for one in shut)}: are these keys known to it? "
+        said += "(`keys:` or `headers:` of the target file say whose is whose)"
         return Finding("authenticated", Grade.BAD, said)
     unserved = [one for one in careful if one.outcome is not Outcome.ANSWERED]
     if unserved:
@@ -95,6 +104,8 @@ def provider_behind(seen: Seen) -> Finding:
         return Finding("provider", Grade.NOTE, said)
     if seen.calls:
         return Finding("our provider", Grade.GOOD, f"saw {len(seen.calls)} calls")
+    if seen.trouble is not None:
+        return Finding("our provider", Grade.UNSURE, "saw no call: mend first what stands above")
     answered = any(one.outcome is Outcome.ANSWERED for one in seen.asked)
     other = "answers come from somewhere else" if answered else "nothing is answered"
     said = f"saw no call; {other}: is the gateway's upstream {seen.provider_url}?"
@@ -233,10 +244,12 @@ def refusals(seen: Seen) -> list[Asked]:
 def refusal(seen: Seen) -> Finding:
     """What a refusal looks like, and whose it is."""
     refused, burst = refusals(seen), len(seen.of(Kind.BURST))
+    if not burst:
+        return Finding("refusals", Grade.NOTE, "not looked for: no burst is sent where nobody is served")
     if not refused:
-        return Finding(
-            "refusals", Grade.NOTE, f"none in a burst of {burst}: more load may show what one looks like"
-        )
+        said = f"none in a burst of {burst}: more load may show what one looks like"
+        said += f" (--burst {MOST_BURST})" if burst < MOST_BURST else ""
+        return Finding("refusals", Grade.NOTE, said)
     passed_on = sum(any(call.status == one.status for call in seen.calls_for(one)) for one in refused)
     bare = sum(one.retry_after is None for one in refused)
     said = f"{len(refused)} of {burst}: {_counted(_ending(one) for one in refused)}"

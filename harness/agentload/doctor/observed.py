@@ -90,6 +90,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """Where ours listens."""
     provider_takes: str = ""
     """Its slots and limits, in words."""
+    trouble: str | None = None
+    """Where nobody was served: what a run would end with, before its load."""
     any_port: bool = False
     """It was started at whatever port was free."""
     upstream_keys: int | None = None

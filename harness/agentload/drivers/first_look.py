@@ -14,7 +14,7 @@ from agentload import flavours
 from agentload.client.polling import where_asked
 from agentload.client.wire import Ending, ReplyReader
 from agentload.drivers.probe import Reply
-from agentload.drivers.target_probe import AGAIN_S, ask
+from agentload.drivers.target_probe import AGAIN_S, ask, refuse_dead_upstream, refuse_no_api
 from agentload.errors import UnreachableError
 from agentload.flavours import NOT_JSON, Heard
 from agentload.targets import Probe, Target
@@ -44,6 +44,18 @@ def ask_until_served(
             if time.monotonic() >= until_s or not wanted():
                 return reply
             time.sleep(AGAIN_S)
+
+
+def refuse_unusable(target: Target, request: Probe, reply: Reply, provider_url: str | None = None) -> None:
+    """Raises UnreachableError, with what came and the mend, for an answer that is none of an API.
+
+    Never for a refusal. `provider_url`: where our provider listens, which has seen no call of it; None: it
+    has, or is somebody else's.
+    """
+    if provider_url is not None:
+        refuse_dead_upstream(request, reply.status, provider_url)
+    if reply.status not in REFUSALS:
+        refuse_no_api(target, request, reply, needs_json=needs_json(target, reply))
 
 
 def refuse_other_words(target: Target, request: Probe, reply: Reply) -> None:

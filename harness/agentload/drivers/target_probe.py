@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+from agentload.drivers import own_words
 from agentload.drivers.plain_call import Line
 from agentload.drivers.probe import MIB, Bounds, Reply
 from agentload.errors import UnreachableError
@@ -26,7 +27,7 @@ def chat_probe(target: Target, request: Probe) -> int:
     Raises UnreachableError as `ask` and `refuse_no_api` do.
     """
     reply = ask(target, request)
-    refuse_no_api(request, reply)
+    refuse_no_api(target, request, reply)
     return reply.status
 
 
@@ -53,19 +54,29 @@ def refuse_dead_upstream(request: Probe, status: int, provider_url: str) -> None
         )
 
 
-def refuse_no_api(request: Probe, reply: Reply, *, needs_json: bool = True) -> None:
+def refuse_no_api(target: Target, request: Probe, reply: Reply, *, needs_json: bool = True) -> None:
     """Raises UnreachableError for a web page, a redirection, a path that is not there, or no JSON."""
     where = f"{_WHAT} at {request.url}: answered {reply.status}"
     if 300 <= reply.status < 400:
-        raise UnreachableError(f"{where}: give the final address")
+        to = own_words.place(target, reply)
+        raise UnreachableError(f"{where}{f', see {to}' if to else ''}: give the final address")
     if "html" in reply.kind:
         raise UnreachableError(f"{where} with HTML, not JSON: is this its API?")
     if reply.status in (401, 403):
-        raise UnreachableError(f"{where}: are the tenants' keys known to it?")
+        raise UnreachableError(f"{where}{_in_its_words(target, reply)}: {keys_mend(target)}")
     if reply.status in (404, 405):
-        raise UnreachableError(f"{where}: is the path right?")
+        raise UnreachableError(f"{where}{_in_its_words(target, reply)}: is the path right?")
     if needs_json:
         _refuse_other_than_json(reply, where)
+
+
+def keys_mend(target: Target) -> str:
+    """What to do where a tenant is not let in: a bare URL names no keys, and the tenants' names are sent."""
+    question = "are the tenants' keys known to it?"
+    if target.name.endswith((".yaml", ".yml")):
+        return f"{question} `keys:` or `headers:` of {target.name} says whose key is whose"
+    sent = "of a bare URL each tenant's name is sent as its key"
+    return f"{question} ({sent}: say `keys:` or `headers:` in a target file; `agentload init` writes one)"
 
 
 def await_ready(target: Target, seconds: float = READY_S) -> None:
@@ -93,6 +104,11 @@ def _ask_health(target: Target) -> None:
         reply = line.call("GET", target.health, bounds=_ONCE)
     if not 200 <= reply.status < 300:
         raise UnreachableError(f"{_WHAT} at {target.base_url}{target.health}: answers {reply.status}")
+
+
+def _in_its_words(target: Target, reply: Reply) -> str:
+    words = own_words.said(target, reply)
+    return f" ({words})" if words else ""
 
 
 def _refuse_other_than_json(reply: Reply, where: str) -> None:
