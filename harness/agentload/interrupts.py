@@ -20,7 +20,8 @@ handled = False
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Generator[None]:
-    """The first ^C calls `stop`, so that what was done is reported; the second just leaves.
+    """The first ^C calls `stop`, so that what was done is reported; the second just leaves, and so does the
+    first where `stop` raises KeyboardInterrupt.
 
     SIGTERM and a closed terminal (SIGHUP) count as ^C.
     """
@@ -30,10 +31,11 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
         global handled
         nonlocal interrupts
         interrupts += 1
-        handled = interrupts == 1
+        handled = False
         if interrupts > 1:
             raise KeyboardInterrupt
         stop()
+        handled = True
 
     before = {number: signal.signal(number, on_signal) for number in _ENDS}
     try:
@@ -41,6 +43,35 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class WayOut:
+    """Whether a run's user wants out: of a load with a report, of what comes before it at once."""
+
+    def __init__(self) -> None:
+        self.because: str | None = None
+        """What ends the run before its time."""
+        self._signalled = self._waiting = False
+
+    def on_signal(self) -> None:
+        """For `interruptible`."""
+        self.because, self._signalled = INTERRUPTED, True
+        if self._waiting:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def at_once(self) -> Generator[None]:
+        """While others are waited for, half a minute perhaps, and nothing was sent that could be reported.
+
+        Raises KeyboardInterrupt, also for a signal that came before.
+        """
+        self._waiting = True
+        try:
+            if self._signalled:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._waiting = False
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from agentload import checks, rundir, screen, targets
+from agentload import checks, screen, targets
 from agentload.caps import MAX_ANSWER_BYTES
 from agentload.clock_alignment import ClockAlignment
 from agentload.drivers import first_look, protocol, target_probe
@@ -20,19 +20,20 @@ from agentload.drivers.foreign_process import ForeignProcess
 from agentload.drivers.gauges import Gauge, OwnGauge, gauge_of, missing_series
 from agentload.drivers.health import reassess, without_silent_users
 from agentload.drivers.health_watch import HealthWatch
+from agentload.drivers.kept_samples import KeptSamples
 from agentload.drivers.live import LiveDriver
 from agentload.drivers.processes import FILES_BESIDE_CONNECTIONS, raise_file_limit
 from agentload.drivers.provider_control import ProviderLedger, ProviderTakenError, token_of
 from agentload.drivers.sampler import Sampler
 from agentload.drivers.stage import Stage
 from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
-from agentload.interrupts import INTERRUPTED
+from agentload.interrupts import INTERRUPTED, WayOut
 from agentload.model import NS, Profile, RequestRecord, Sample, Stall
 from agentload.order import Options, Prepared, bind_address
 from agentload.provider_records import ledger_from_provider, on_the_run, tools_from_provider
 from agentload.report import live_view, text
 from agentload.rundir import Manifest, RunDir
-from agentload.storage import read_lines
+from agentload.storage import StorageError, read_lines
 from agentload.targets import Target
 from agentload.targets._keys import to_hand_over
 from agentload.targets._provider import ProviderExpectation
@@ -63,7 +64,7 @@ class Recording:
         """What ended the run before its time, when it was not the user."""
         self.view = live_view.view(prepared.profile, console)
         self._drive_with = drive
-        self._interrupted: str | None = None
+        self.way_out = WayOut()
         self._samplers: list[Sampler] = []
         self._health: HealthWatch | None = None
         self._process: ForeignProcess | None = None
@@ -72,10 +73,19 @@ class Recording:
 
     def interrupt(self, because: str = INTERRUPTED) -> None:
         """The user wants out: the load ends early, and what there is is reported."""
-        self._interrupted = because
+        self.way_out.because = because
 
     def make(self) -> None:
-        """Start everything, drive the load, write down what happened, take everything down."""
+        """Start everything, drive the load, write down what happened, take everything down.
+
+        Raises AgentloadError; of a disk that takes no more, InconclusiveError.
+        """
+        try:
+            self._make()
+        except StorageError as full:  # a wrong `--out` (2) is told before anything was started
+            raise InconclusiveError(*full.lines) from full
+
+    def _make(self) -> None:
         token = token_of(os.environ)
         trust = None if self.prepared.target is None else self.prepared.target.trust
         with Stage(self.prepared.profile, self.folder.path, self.run_id, token, trust) as stage:
@@ -84,7 +94,8 @@ class Recording:
             environment.pop(TOKEN_VARIABLE, None)
             with self._drive_with(self._master_config(target), self.folder.path, environment) as driver:
                 driver.start()
-                with self.folder.samples() as samples:
+                with self.folder.samples() as lines:
+                    samples = KeptSamples(lines)
                     try:
                         self._drive(driver, stage, samples)
                     finally:
@@ -92,6 +103,7 @@ class Recording:
                         stage.faults.end()
                         self.ended_by = self.ended_by or stage.faults.problem
                         self._stop_samplers()
+                    self.ended_by = self.ended_by or samples.lost()
                 self._write_down(stage, driver)
         self._tell_user_errors()
 
@@ -102,7 +114,8 @@ class Recording:
         if expected.external:
             self.manifest.ledger_available, self.manifest.no_ledger_because = False, NOT_OURS
         elif running is not None:
-            stage.use_provider(running)
+            with self.way_out.at_once():
+                stage.use_provider(running)
         else:
             stage.start_provider(self.options.provider_port or expected.port)
         if target is None:
@@ -111,7 +124,8 @@ class Recording:
         if target.process is not None:
             self._process = ForeignProcess(target.process, f"{target.name}: process")
             stage.foreign = ForeignHand(self._process, lambda: target_probe.await_ready(target))
-        self._probe(stage, target)
+        with self.way_out.at_once():
+            self._probe(stage, target)
         return target
 
     def _probe(self, stage: Stage, target: Target) -> None:
@@ -122,14 +136,15 @@ class Recording:
         request = targets.probe_request(target, self.prepared.profile)
         if target.health is not None:
             target_probe.await_ready(target)
-        reply = first_look.ask_until_served(target, request, lambda: self._interrupted is None)
+        reply = first_look.ask_until_served(target, request, lambda: self.way_out.because is None)
         status = reply.status
         unseen = stage.control is not None and status >= 500 and stage.calls_seen() == 0
         first_look.refuse_unusable(target, request, reply, stage.provider_url if unseen else None)
         if status in first_look.REFUSALS:
             refused = f"the target refuses even one request before the load ({status})"
             screen.warn(self.console, f"{refused}: what it answers is not known yet")
-        self._warn_of_series(target)
+        for missing in missing_series(target):
+            screen.warn(self.console, missing)
         served = stage.control is not None and not 300 <= status < 500
         if served and not _reached(stage, target):
             raise UnreachableError(
@@ -140,10 +155,6 @@ class Recording:
         first_look.refuse_other_words(target, request, reply)
         if stage.control is not None:
             stage.begin_run()
-
-    def _warn_of_series(self, target: Target) -> None:
-        for missing in missing_series(target):
-            screen.warn(self.console, missing)
 
     def _master_config(self, target: Target) -> protocol.MasterConfig:
         host, port = bind_address(self.options.bind)
@@ -167,22 +178,22 @@ class Recording:
             fingerprint=self.prepared.plan.fingerprint,
         )
 
-    def _drive(self, driver: LiveDriver, stage: Stage, samples: rundir.JsonLines) -> None:
+    def _drive(self, driver: LiveDriver, stage: Stage, samples: KeptSamples) -> None:
         """Follow the load to its end; a user who wants out or a fallen server ends it early, once."""
         try:
             for event in driver.events():
                 if event is not None:
                     self._on_event(event, stage, samples)
                 if self.manifest.interrupted is None:
-                    self._look_for_trouble(driver, stage)
+                    self._look_for_trouble(driver, stage, samples)
         except InconclusiveError as error:  # the master itself has died: what it wrote down is still there
             self.ended_by = self.ended_by or error
             self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
 
-    def _look_for_trouble(self, driver: LiveDriver, stage: Stage) -> None:
-        if self._interrupted is not None:
-            self._stop(driver, self._interrupted)
-        elif (fallen := stage.fallen()) is not None:
+    def _look_for_trouble(self, driver: LiveDriver, stage: Stage, samples: KeptSamples) -> None:
+        if self.way_out.because is not None:
+            self._stop(driver, self.way_out.because)
+        elif (fallen := samples.lost() or stage.fallen()) is not None:
             self.ended_by = fallen
             self._stop(driver, fallen.lines[0])
 
@@ -191,7 +202,7 @@ class Recording:
         self.view.update({"notes": [f"{because}: waiting briefly for open requests, then reporting"]})
         driver.stop()
 
-    def _on_event(self, event: protocol.MasterEvent, stage: Stage, samples: rundir.JsonLines) -> None:
+    def _on_event(self, event: protocol.MasterEvent, stage: Stage, samples: KeptSamples) -> None:
         match event:
             case protocol.Started():
                 self.manifest.t0_ns = event.t0_ns
@@ -227,9 +238,9 @@ class Recording:
             soft_wrap=True,
         )
 
-    def _sample(self, stage: Stage, t0_ns: int, samples: rundir.JsonLines) -> None:
+    def _sample(self, stage: Stage, t0_ns: int, samples: KeptSamples) -> None:
         def keep(sample: Sample) -> None:
-            samples.append(sample)
+            samples.keep(sample)
             self._gauges = sample.values
 
         gauge: Gauge
@@ -243,13 +254,13 @@ class Recording:
         sampler.start()
         self._samplers.append(sampler)
 
-    def _watch_health(self, stage: Stage, t0_ns: int, samples: rundir.JsonLines) -> None:
+    def _watch_health(self, stage: Stage, t0_ns: int, samples: KeptSamples) -> None:
         """Where a check wants to know, and there is a page to be asked."""
         target = targets.bundled(stage.gateway_url) if stage.gateway_url else self.prepared.target
         wanted = checks.Need.HEALTH_PAGE in checks.needs_of(self.prepared.profile.checks)
         if target is None or target.health is None or not wanted:
             return
-        self._health = HealthWatch(target, t0_ns, time.monotonic_ns, samples.append)
+        self._health = HealthWatch(target, t0_ns, time.monotonic_ns, samples.keep)
         self._health.start()
 
     def _stop_samplers(self) -> None:

@@ -46,7 +46,7 @@ def record(options: Options, prepared: Prepared, console: Console) -> Conclusion
     )
     folder.write_manifest(manifest)
     recording = Recording(options, prepared, folder, manifest, console)
-    with interruptible(recording.interrupt):
+    with interruptible(recording.way_out.on_signal):
         console.print(f"{prepared.profile.name}: {text.printable(prepared.profile.about)}")
         console.print(
             f"plan {prepared.plan.fingerprint[:12]}, seed {prepared.plan.seed}, "

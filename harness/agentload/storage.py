@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Self, TypeVar
@@ -33,8 +35,8 @@ class DamagedFileError(UsageError):
 class JsonLines:
     """Appends structs to a file, one JSON object per line; what `extend` has returned from survives a crash.
 
-    Every thousand lines are one write to the operating system, so that lines never interleave, and a disk
-    that fills up keeps all but the last batch.
+    Every thousand lines are one write to the operating system. Threads may share it. A disk that fills up
+    keeps the lines that it has taken whole: half a line would damage the file once others follow it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,6 +44,7 @@ class JsonLines:
         self.path = path
         self.lines = 0
         self._encoder = msgspec.json.Encoder()
+        self._turn = threading.Lock()
         try:
             self._file = path.open("ab", buffering=0)
         except OSError as error:
@@ -55,11 +58,16 @@ class JsonLines:
         """Many lines. Raises StorageError, saying how many lines are safe."""
         remaining = iter(items)
         while encoded := [self._encoder.encode(item) for item in islice(remaining, BATCH)]:
-            try:
-                _write_all(self._file.fileno(), b"\n".join(encoded) + b"\n")
-            except OSError as error:
-                raise storage_error(error, self.path, f" after {self.lines} lines") from error
-            self.lines += len(encoded)
+            with self._turn:
+                self._write(b"\n".join(encoded) + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        try:
+            append_lines(self._file.fileno(), data)
+        except TornError as torn:
+            self.lines += data.count(b"\n", 0, torn.whole)
+            raise storage_error(torn.because, self.path, f" after {self.lines} lines") from torn
+        self.lines += data.count(b"\n")
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -93,11 +101,26 @@ def write_file(path: Path, content: bytes) -> None:
         raise storage_error(error, path, "") from error
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    """`os.write` may take only a part, a full disk above all."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+class TornError(Exception):
+    """Not all lines could be written; `whole` bytes of them were, and stay."""
+
+    def __init__(self, because: OSError, whole: int) -> None:
+        super().__init__(str(because))
+        self.because, self.whole = because, whole
+
+
+def append_lines(descriptor: int, data: bytes) -> None:
+    """Whole lines, at the end of a file that nobody else appends to meanwhile. Raises TornError."""
+    view, written = memoryview(data), 0
+    try:
+        while written < len(data):  # `os.write` may take only a part, a full disk above all
+            written += os.write(descriptor, view[written:])
+    except OSError as error:
+        whole = data.rfind(b"\n", 0, written) + 1
+        if whole < written:
+            with suppress(OSError):
+                os.ftruncate(descriptor, os.fstat(descriptor).st_size - (written - whole))
+        raise TornError(error, whole) from error
 
 
 def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from agentload.interrupts import held_back, interruptible
+from agentload import interrupts
+from agentload.interrupts import INTERRUPTED, WayOut, held_back, interruptible
 
 ASKS = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
 
@@ -32,3 +33,19 @@ def test_processes_started_meanwhile_never_hear_it() -> None:
     with held_back():
         assert blocked() == "True\n"
     assert blocked() == "False\n"
+
+
+def test_what_was_not_begun_is_left_at_once_and_what_was_is_reported() -> None:
+    way = WayOut()
+    with interruptible(way.on_signal), pytest.raises(KeyboardInterrupt), way.at_once():
+        signal.raise_signal(signal.SIGINT)
+    assert not interrupts.handled, "nobody has said so yet"
+
+    way = WayOut()
+    with interruptible(way.on_signal):
+        with way.at_once():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (way.because, interrupts.handled) == (INTERRUPTED, True)
+        with pytest.raises(KeyboardInterrupt), way.at_once():
+            pytest.fail("the signal had come before")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from agentload.drivers.collector import Files
+from agentload.drivers.kept_samples import KeptSamples
 from agentload.model import Sample
 from agentload.storage import (
     DamagedFileError,
@@ -76,6 +81,49 @@ def test_a_full_disk_is_said_with_the_mend() -> None:
         writer.append(sample(1))
     assert len(caught.value.lines) == 1
     assert writer.lines == 0
+
+
+@contextmanager
+def room_for(size_bytes: int) -> Generator[None]:
+    """Files cannot grow beyond it meanwhile: the last write that fits does so in part, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_was_full_for_a_moment_leaves_no_half_line_behind(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    line = len(msgspec.json.encode(sample(1))) + 1
+    with JsonLines(path) as writer:
+        writer.append(sample(1))
+        with room_for(3 * line + line // 2), pytest.raises(StorageError, match="after 3 lines"):
+            writer.extend([sample(2), sample(3), sample(4)])
+        writer.append(sample(5))
+        assert writer.lines == 4
+    assert read_lines(path, Sample) == ([sample(n) for n in (1, 2, 3, 5)], 0)
+
+
+def test_records_leave_no_half_line_either(tmp_path: Path) -> None:
+    files = Files(tmp_path, 0.0)
+    with room_for(1_000), pytest.raises(StorageError, match=r"records\.jsonl"):
+        files.append(b'{"number": "one"}\n{"number": "two"}\n' * 100)
+    files.close()
+    assert (tmp_path / "records.jsonl").read_bytes().endswith(b'"}\n')
+
+
+@needs_dev_full
+def test_a_sample_that_the_disk_refuses_is_told_and_never_raised_in_its_thread() -> None:
+    with JsonLines(FULL) as lines:
+        samples = KeptSamples(lines)
+        assert samples.lost() is None
+        samples.keep(sample(1))
+        samples.keep(sample(2))
+        lost = samples.lost()
+    assert lost is not None
+    assert "the disk is full after 0 lines" in str(lost)
 
 
 def test_errors_of_the_disk_in_words() -> None:

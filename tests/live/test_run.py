@@ -16,6 +16,7 @@ import pytest
 
 from agentload import rundir
 from agentload.errors import ExitCode
+from hostile_servers import serving, stalls
 from process_facts import wait_until
 
 pytestmark = pytest.mark.live
@@ -144,6 +145,18 @@ def test_a_part_that_is_killed_is_named_and_the_rest_is_reported(
     assert facts["verdict"] != "passed"
     assert sum(tenant["answered"] for tenant in facts["tenants"].values()) > 0
     assert psutil.wait_procs(family, timeout=5)[1] == [], "no process is left behind"
+
+
+def test_a_user_need_not_wait_for_a_target_that_never_answers(
+    start: Callable[..., subprocess.Popen[str]],
+) -> None:
+    with serving(stalls(b"")) as target:
+        process = start("--target", f"http://127.0.0.1:{target.port}")
+        wait_until(lambda: target.connections > 0, 20)
+        os.kill(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=10)
+    assert process.returncode == ExitCode.INTERRUPTED, output
+    assert "interrupted" in output
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from agentload.drivers.health_watch import HealthWatch
 from agentload.drivers.probe import MIB, Bounds
 from agentload.evidence.health_samples import SOURCE, STATUS, TOOK_S
 from agentload.model import NS, Sample
-from agentload.storage import StorageError
 from hostile_servers import Script, chunked_flood, endless_interim, says, serving, stalls
 from process_facts import wait_until
 
@@ -71,20 +69,3 @@ def test_it_asks_over_new_connections_and_dates_by_the_runs_clock(monkeypatch: p
         assert NS // 50 <= one.at_ns < one.at_ns + one.values[TOOK_S] * NS <= time.monotonic_ns() - t0_ns
         assert asking.ask() == asking.ask() == 200
         assert server.connections == 3
-
-
-def test_a_full_disk_is_told_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_watch, "EVERY_NS", NS // 50)
-    tried = threading.Event()
-
-    def full(_: Sample) -> None:
-        tried.set()
-        raise StorageError("samples.jsonl: no space left on device")
-
-    with serving(says(b"ok")) as server:
-        asking = watch(server.port, [])
-        asking.keep = full
-        asking.start()
-        assert tried.wait(5)
-        assert asking.is_alive()
-        asking.stop()

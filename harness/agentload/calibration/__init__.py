@@ -147,7 +147,7 @@ class _Watch:
     def interrupt(self) -> None:
         """The user wants out."""
         self.interrupted = True
-        self._recording.interrupt()
+        self._recording.way_out.on_signal()
 
 
 def _with_factor(command: Sequence[str], factor: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from agentload.drivers.tally import LATENESS, LOGICAL
 from agentload.drivers.withheld import told
 from agentload.measure import IntervalLog, Recorder
 from agentload.model import GeneratorHealth, Outcome, Stall
-from agentload.rundir import storage_error
+from agentload.storage import TornError, append_lines, storage_error
 
 RECENT_NS = 5_000_000_000
 PERCENTILES = (50.0, 95.0, 99.0)
@@ -55,11 +55,9 @@ class Files:
 
     def _write(self, file: FileIO, lines: bytes, name: str) -> None:
         try:
-            view = memoryview(lines)
-            while view:
-                view = view[file.write(view) or 0 :]
-        except OSError as error:
-            raise storage_error(error, self.folder / name, "") from error
+            append_lines(file.fileno(), lines)
+        except TornError as torn:
+            raise storage_error(torn.because, self.folder / name, "") from torn
 
     def interval(self, start_s: float, length_s: float, recorders: Mapping[Key, Recorder]) -> None:
         """One interval of the latency log. Raises StorageError."""

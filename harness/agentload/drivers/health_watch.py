@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from agentload.drivers.plain_call import Line
 from agentload.drivers.probe import MIB, Bounds
 from agentload.errors import UnreachableError
 from agentload.evidence.health_samples import EVERY_NS, PATIENCE_NS, next_due_ns, sample
 from agentload.model import NS, Sample
-from agentload.storage import StorageError
 from agentload.targets import Target
 
 Clock = Callable[[], int]
@@ -47,8 +45,7 @@ class HealthWatch(threading.Thread):
             if self._stopping.is_set():  # the gateway may have been taken down meanwhile
                 return
             ended_ns = self.clock()
-            with suppress(StorageError):  # a full disk is told by whoever writes the records
-                self.keep(sample(sent_ns - self.t0_ns, ended_ns - self.t0_ns, status))
+            self.keep(sample(sent_ns - self.t0_ns, ended_ns - self.t0_ns, status))
             due_ns = next_due_ns(due_ns, ended_ns)
 
     def stop(self) -> None:
