@@ -314,6 +314,28 @@ def test_a_mapped_job_is_pursued_by_its_own_names() -> None:
     assert chase.outcomes == [(Outcome.ANSWERED, None)]
 
 
+def test_why_a_job_ended_is_kept_without_secrets_and_in_bounds() -> None:
+    keyed = replace(TARGET, keyring={("Authorization", "a"): "sk-secret-123456"})
+    chase = Chase(keyed)
+    chase.answer(200, {"task": {"ref": "r", "phase": "broken"}})
+    chase.answer(200, {"task": {"phase": "broken", "why": "refused sk-secret-123456 " + "x" * 500}})
+    reason = chase.pursuit.record().reason
+    assert reason is not None
+    assert "sk-secret" not in reason
+    assert reason.startswith("refused ")
+    assert len(reason) == 120
+
+
+def test_jobs_that_did_not_complete_are_said_beside_the_whole_answers() -> None:
+    made = scene()
+    made.job(9_000, 500).state = "failed"
+    status, because = verdict(ExactlyOnce(), made.played())
+    assert (status, because.endswith("0 never; jobs that did not complete are owed nothing (1 failed)")) == (
+        PASSED,
+        True,
+    ), because
+
+
 def test_a_response_in_the_background_is_a_job_too() -> None:
     told = Target(
         name="t",

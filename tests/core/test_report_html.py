@@ -249,13 +249,16 @@ def test_why_requests_were_not_served_is_said_in_the_gateways_words_most_frequen
         "quiet": {"reasons": {"timeout": 1}, "wait_causes": {}},
         "flood": {"reasons": {"class_queue_full": 1_200, "timeout": 2}, "wait_causes": {"retry_storm": 7}},
     }
-    assert html_report.why_rows({"tenants": tenants}) == [
-        ["not answered: class_queue_full", "1,200", "flood 1,200"],
-        ["not answered: timeout", "3", "flood 2, quiet 1"],
-        ["waited, or was refused: retry_storm", "7", "flood 7"],
+    assert html_report.why_rows({"tenants": tenants, "jobs": {}}) == [
+        ["attempt not answered: class_queue_full", "1,200", "flood 1,200"],
+        ["attempt not answered: timeout", "3", "flood 2, quiet 1"],
+        ["attempt waited, or was refused: retry_storm", "7", "flood 7"],
     ]
     alike = {f"t{n}": {"reasons": {"full": 1}, "wait_causes": {}} for n in range(7)}
-    assert html_report.why_rows({"tenants": alike})[0][2] == "t0 1, t1 1, t2 1, t3 1, and 3 more tenants"
+    assert (
+        html_report.why_rows({"tenants": alike, "jobs": {}})[0][2]
+        == "t0 1, t1 1, t2 1, t3 1, and 3 more tenants"
+    )
 
 
 def test_columns_in_which_nothing_happened_are_left_out() -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import msgspec
 
 import report_run
-from agentload.model import NS, JobRecord, Run, Status
-from agentload.report import Result, facts, jobs
+from agentload.model import NS, JobOrder, JobRecord, JobStep, Run, Status
+from agentload.report import Result, facts, html, jobs
 from agentload.report.html import HtmlReport
 from agentload.report.summary import SummaryReport
 
 
 def job(
-    seq: int, state: str | None, end_s: float | None, accepted: bool = True, phase: str = ""
+    seq: int,
+    state: str | None,
+    end_s: float | None,
+    accepted: bool = True,
+    phase: str = "",
+    reason: str | None = None,
 ) -> JobRecord:
     due_ns = 4 * NS
     return JobRecord(
@@ -26,6 +31,7 @@ def job(
         steps=1,
         accepted_ns=due_ns if accepted else None,
         state=state,
+        reason=reason,
         ended_ns=None if end_s is None else due_ns + round(end_s * NS),
     )
 
@@ -66,3 +72,35 @@ def test_the_formats_show_them_and_are_silent_where_there_are_none() -> None:
         assert b"obs accepted" not in report.render(without)
         assert b"Durable jobs" not in report.render(without)
     assert facts.summarise(run_with([]), [], Status.PASSED)["jobs"] == {}
+
+
+def test_why_jobs_did_not_complete_is_said_in_every_format_and_made_visible() -> None:
+    ended = [job(seq, "completed", 2.0, reason="stop") for seq in range(20)]
+    whys = ["no luck"] * 3 + ["b", "b", "c", "failed", "\x1b[2J"]
+    failed = [job(20 + k, "failed", 1.0, reason=why) for k, why in enumerate(whys)]
+    result = Result.of(run_with([*ended, *failed]), [], Status.PASSED)
+    assert result.summary["jobs"]["flood"]["reasons"] == {"no luck": 3, "b": 2, "c": 1, "\x1b[2J": 1}
+    [line] = jobs.lines(result.summary["jobs"])
+    assert "20 completed, 8 failed (no luck 3, b 2, c 1, …); to the end" in line
+    assert jobs.rows(result.summary["jobs"])[0][-1] == "no luck 3, b 2, c 1, …"
+    page = HtmlReport().render(result).decode()
+    assert "<td>job not completed: no luck</td><td>3</td><td>flood 3</td>" in page
+    assert "\x1b" not in page + SummaryReport().render(result).decode()
+
+
+def test_an_accepted_job_has_no_tokens_and_not_zero() -> None:
+    run = run_with([job(seq, "completed", 2.0) for seq in range(20)])
+    tenants = tuple(
+        tenant.model_copy(update={"job": JobOrder(steps=(JobStep(chat=True),))})
+        for tenant in run.profile.tenants
+    )
+    run.profile = run.profile.model_copy(update={"tenants": tenants})
+    result = Result.of(run, [], Status.PASSED)
+    assert result.summary["tenants"]["flood"]["input_tokens"] is None
+    assert "tokens in / out" not in html.tenants(result.summary)["headings"]
+    one = Result.of(run_with([]), [], Status.PASSED).summary
+    one["tenants"]["flood"]["input_tokens"] = None
+    shown = html.tenants(one)
+    cells = [row["cells"][shown["headings"].index("tokens in / out")] for row in shown["rows"]]
+    assert cells[-1] == "–"
+    assert all("/" in cell for cell in cells[:-1])

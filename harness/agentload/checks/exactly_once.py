@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import Field
 
 from agentload.checks import Check, Need
 from agentload.evidence.attribution import untraced
-from agentload.evidence.durable import gateway_faults, orders
+from agentload.evidence.durable import accepted, gateway_faults, orders
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.job_calls import are_chats, known_again, of_jobs, twice_done
 from agentload.evidence.verdicts import conclude, plural, undecided
@@ -72,16 +73,17 @@ class ExactlyOnce(Check):
             "effects_missing": len(missing),
             "stale_winners": len(stale),
         }
+        others = Counter(job.state or "not ended" for job in accepted(run) if job.state != "completed")
         return conclude(
             self,
             Status.FAILED if wrong else Status.PASSED,
-            _because(counts, len(calls), chats=are_chats(run.profile)),
+            _because(counts, len(calls), chats=are_chats(run.profile)) + _owed_nothing(others),
             measured=len(wrong),
             bound=0,
             unit="steps",
             n=len(calls),
             evidence=[Evidence(note=one.note, seq=_seq(one.ref), at_ns=one.at_ns) for one in wrong],
-            details=counts,
+            details={**counts, "jobs_not_completed": dict(others)},
         )
 
     def _twice(
@@ -169,6 +171,12 @@ def _because(counts: dict[str, int], steps: int, *, chats: bool) -> str:
         f"again; {twice:,} came more than once, {missing:,} not at all, "
         f"{plural(counts['stale_winners'], 'stale winner')}"
     )
+
+
+def _owed_nothing(others: Mapping[str, int]) -> str:
+    """Which jobs are not among those that must have had their effect; empty where all completed."""
+    said = ", ".join(f"{count:,} {state}" for state, count in sorted(others.items()))
+    return f"; jobs that did not complete are owed nothing ({said})" if said else ""
 
 
 def _wanted(job: JobRecord, steps: Sequence[JobStep], *, chats: bool) -> list[str]:

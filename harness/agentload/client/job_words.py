@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -14,6 +15,8 @@ _ID = r"\A[A-Za-z0-9_][A-Za-z0-9_.~:@!$&'()*+,;=%-]{0,255}\Z"
 """What fits into the path of a poll (RFC 3986, a segment) and cannot lead elsewhere."""
 _MOST = 1e9
 """Seconds, or places in a queue; more is nothing that a client could wait for."""
+_MOST_REASON = 120
+"""Characters kept of why a job ended."""
 
 
 class Shown(msgspec.Struct):
@@ -48,6 +51,10 @@ class JobWords(Protocol):
 class OwnWords:
     """Our own gateway's."""
 
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        """`redact` blanks secrets in what is kept of an answer."""
+        self._redact = redact
+
     def accepts(self, status: int) -> bool:
         """202, and nothing else."""
         return status == 202
@@ -59,6 +66,7 @@ class OwnWords:
         except NOT_JSON:
             return None
         shown.path = ""
+        shown.reason = _kept(shown.reason, self._redact)
         return shown
 
 
@@ -71,6 +79,7 @@ class MappedWords:
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._redact = target.redactor()
 
     def accepts(self, status: int) -> bool:
         """Any success: some answer 200 or 201."""
@@ -90,7 +99,7 @@ class MappedWords:
             return Shown(id=path or "", state="", path=path or "")
         shown = Shown(id=standing.id or path if path else "", state="", path=path or "")
         shown.state = "" if progress is None else _STATES.get(progress, "open")
-        shown.reason = standing.reason if progress in _STATES else None
+        shown.reason = _kept(standing.reason, self._redact) if progress in _STATES else None
         shown.eta_s = standing.eta_s if abs(standing.eta_s or 0.0) <= _MOST else None
         shown.position = standing.position if abs(standing.position or 0) <= _MOST else None
         return shown
@@ -98,4 +107,9 @@ class MappedWords:
 
 def words_of(target: Target) -> JobWords:
     """Those that durable jobs are spoken of in at this target."""
-    return OwnWords() if target.api.takes_steps else MappedWords(target)
+    return OwnWords(target.redactor()) if target.api.takes_steps else MappedWords(target)
+
+
+def _kept(reason: str | None, redact: Callable[[str], str]) -> str | None:
+    """What a record may hold of a gateway's words: no secret, and not all of a long text."""
+    return None if reason is None else redact(reason)[:_MOST_REASON]

@@ -156,14 +156,24 @@ def _tenant(tenant: Tenant, requests: Sequence[LogicalRequest]) -> dict[str, Any
         "attempts": sum(len(r.attempts) for r in requests),
         "retries": sum(len(r.attempts) - 1 for r in requests),
         "refused_attempts": sum(a.outcome in history.REFUSALS for r in requests for a in r.attempts),
-        "input_tokens": sum(r.last.input_tokens for r in requests if r.answered),
-        "output_tokens": sum(r.last.output_tokens for r in requests if r.answered),
+        **_tokens(tenant, requests),
         **latencies(requests),
         "service_ms": plain(distribution([r.last.ended_ns - r.last.sent_ns for r in requests if r.answered])),
         "first_token_ms": plain(distribution(_first_token_ns(requests))),
         "inter_token_ms": plain(distribution(_inter_token_ns(requests))),
         "reasons": dict(_reasons(requests).most_common(MOST_REASONS)),
         "wait_causes": dict(_wait_causes(requests).most_common(MOST_REASONS)),
+    }
+
+
+def _tokens(tenant: Tenant, requests: Iterable[LogicalRequest]) -> dict[str, int | None]:
+    """Of answers; None where the answer is that a job was accepted, which has cost nothing yet."""
+    if tenant.job is not None:
+        return {"input_tokens": None, "output_tokens": None}
+    answers = [r.last for r in requests if r.answered]
+    return {
+        "input_tokens": sum(a.input_tokens for a in answers),
+        "output_tokens": sum(a.output_tokens for a in answers),
     }
 
 

@@ -197,6 +197,12 @@ def _other_endings(facts: Facts) -> str:
     return f"{sum(facts[ending] for ending in endings):,}"
 
 
+def _tokens(facts: Facts) -> str:
+    if facts["input_tokens"] is None:
+        return text.NOTHING
+    return f"{svg.short(facts['input_tokens'])} / {svg.short(facts['output_tokens'])}"
+
+
 _TENANT_COLUMNS: Mapping[str, Callable[[Facts], str]] = {
     "offered": lambda facts: f"{facts['offered']:,}",
     "answered": lambda facts: f"{facts['answered']:,} ({text.share(facts['acceptance'])})",
@@ -208,25 +214,30 @@ _TENANT_COLUMNS: Mapping[str, Callable[[Facts], str]] = {
     "p99": lambda facts: text.percentile(facts["latency_ms"], "p99"),
     "answered p95": lambda facts: text.percentile(facts["answered_latency_ms"], "p95"),
     "first token p95": lambda facts: text.percentile(facts["first_token_ms"], "p95"),
-    "tokens in / out": lambda facts: (
-        f"{svg.short(facts['input_tokens'])} / {svg.short(facts['output_tokens'])}"
-    ),
+    "tokens in / out": _tokens,
 }
-_OPTIONAL_COLUMNS = frozenset({"refused", "other endings", "retries", "p99", "first token p95"})
+_OPTIONAL_COLUMNS = frozenset(
+    {"refused", "other endings", "retries", "p99", "first token p95", "tokens in / out"}
+)
 
 
-WHY_HEADINGS = ["what the gateway said", "attempts", "whose"]
-_WHY: Mapping[str, str] = {"reasons": "not answered", "wait_causes": "waited, or was refused"}
+WHY_HEADINGS = ["what the gateway said", "how often", "whose"]
+_WHY = (
+    ("tenants", "reasons", "attempt not answered"),
+    ("tenants", "wait_causes", "attempt waited, or was refused"),
+    ("jobs", "reasons", "job not completed"),
+)
 MOST_NAMED = 4
 """Tenants named for one reason; the others are counted."""
 
 
 def why_rows(summary: Facts) -> list[list[str]]:
-    """Why requests were not served, or not at once, in the gateway's own words: the most frequent first."""
+    """Why requests and jobs were not served, or not at once, in the gateway's own words: the most frequent
+    first."""
     rows: list[list[str]] = []
-    for key, meaning in _WHY.items():
+    for whose, key, meaning in _WHY:
         found: dict[str, Counter[str]] = {}
-        for tenant, facts in summary["tenants"].items():
+        for tenant, facts in summary[whose].items():
             for word, count in facts[key].items():
                 found.setdefault(word, Counter())[tenant] += count
         ordered = sorted(found.items(), key=lambda item: -item[1].total())
