@@ -11,7 +11,17 @@ import pytest
 from rich.console import Console
 
 import report_run
-from agentload.report.live_view import LiveView, PlainView, RecentShares, plain_line, sparkline, view
+from agentload.drivers.collector import RECENT_NS
+from agentload.model import NS
+from agentload.report.live_view import (
+    SHARES_OVER_S,
+    LiveView,
+    PlainView,
+    RecentShares,
+    plain_line,
+    sparkline,
+    view,
+)
 
 PROFILE = report_run.profile()
 
@@ -67,12 +77,24 @@ def test_the_picture_says_who_where_and_how() -> None:
     assert "noise" in out[0]
     assert "20/43 s" in out[0]
     assert "4,100/4,848 sent" in out[0]
+    assert out[1] == "  share, p50, p95, p99: answers of the last 5 s; counts: of the whole run"
     row = next(line for line in out if "flood" in line)
     assert "2,900" in row
     assert any("waiting 250, oldest 4.20 s" in line for line in out)
     assert any("late p50 0.4 ms, p99 2.2 ms" in line for line in out)
     assert max(len(line.rstrip()) for line in out) <= 80
     assert not any("…" in line for line in out)
+
+
+def test_percentiles_are_those_of_the_seconds_that_the_heading_says() -> None:
+    assert SHARES_OVER_S * NS == RECENT_NS
+    live = LiveView(PROFILE, console(), Clock())
+    of_both = {"p50_ms": 900.0, "recent_p50_ms": 300.0, "p95_ms": 950.0, "recent_p95_ms": None}
+    live.update(progress(20.0, tenants={"quiet-1": of_both, "old": {"p50_ms": 700.0}}))
+    shown = "\n".join(lines_of(live))
+    live.finish()
+    assert "300 ms" in shown
+    assert not any(f"{whole} ms" in shown for whole in (900, 950, 700))
 
 
 def test_it_draws_at_most_four_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ Both views eat the same progress dict, every key of which may be missing:
 
     elapsed_s, phase, scheduled, issued, in_flight, in_flight_cap, workers
     lateness_ms   {p50, p99}
-    tenants       name → {offered, answered, rejected, retries, in_flight, p50_ms, p95_ms, p99_ms, and
-                          recent_p50_ms … where the last seconds are known by themselves}
+    tenants       name → {offered, answered, rejected, retries, in_flight, and of the answers of the last
+                          seconds recent_p50_ms, recent_p95_ms, recent_p99_ms}
     gateway       {waiting, oldest_age_s}
     notes         lines worth saying now (a fault that began, a worker that was lost)
 """
@@ -35,6 +35,9 @@ PLAIN_EVERY_S = 5.0
 NOTABLY_LATE_MS = 10.0
 """Less is not worth its place in a plain line."""
 SHARES_OVER_S = 5.0
+"""As the recorders of `recent_p50_ms` and so on."""
+RECENT_OR_NOT = f"share, p50, p95, p99: answers of the last {SHARES_OVER_S:g} s; counts: of the whole run"
+"""Stands above the table: refusals flatter these percentiles, unlike those of the final one."""
 MOST_TENANTS = 10
 _COUNTS = {"answered": "answered", "refused": "rejected", "retries": "retries"}
 """In a plain line, the words for the counts of the tenants; zeros but the first are left out."""
@@ -129,6 +132,7 @@ class LiveView:
         ascii_only = self.console.options.ascii_only
         return Group(
             _headline(self.profile, self._latest, self.console.width, ascii_only),
+            Text(f"  {RECENT_OR_NOT}", style="dim"),
             _tenants(self._latest, self._shares, ascii_only),
             *_footer(self._latest, self._depths, ascii_only),
             *(Text(f"  {note}", style="yellow") for note in self._notes),
@@ -229,7 +233,7 @@ def _cells(name: str, tenant: Mapping[str, Any], shares: RecentShares, ascii_onl
     yield Text(f"  {text.printable(name)}", style="bold")
     yield Text(f"{drawn} {text.share(share):>5}")
     for quantile in ("p50_ms", "p95_ms", "p99_ms"):
-        yield Text(text.milliseconds(tenant.get(f"recent_{quantile}", tenant.get(quantile))))
+        yield Text(text.milliseconds(tenant.get(f"recent_{quantile}")))
     yield Text(f"{tenant.get('in_flight', 0):,}")
     yield Text(f"{tenant.get('answered', 0):,}")
     yield Text(f"{refused:,}", style="yellow" if refused else "")
