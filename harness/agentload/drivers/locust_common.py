@@ -18,6 +18,8 @@ CONTEXT = "agentload"
 """The key in a request event's `context` by which we know our own."""
 PLANNED = "planned"
 """Its value in events of planned load: they have their record."""
+PAYLOAD = "agentload"
+"""The key of our part in the data of a Locust message."""
 
 
 def master_environment(shard: type[User]) -> Environment:
@@ -89,4 +91,9 @@ def log_to_stderr() -> None:
 
 def payload(message: Any) -> bytes:
     """Our part of a Locust message."""
-    return bytes(message.data["agentload"])
+    return bytes(message.data[PAYLOAD])
+
+
+def with_payload(body: bytes) -> dict[str, bytes]:
+    """The data of a Locust message of ours: what `payload` reads again."""
+    return {PAYLOAD: body}

@@ -34,6 +34,7 @@ from agentload.drivers.locust_common import (
     open_web_ui,
     payload,
     shard_class,
+    with_payload,
 )
 from agentload.drivers.parent import read_lines
 from agentload.drivers.peers import Peer
@@ -302,7 +303,9 @@ class Master:
     def _on_clock(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         reading = msgspec.msgpack.decode(payload(msg), type=ClockReading)
         reading.master_ns = time.monotonic_ns()
-        self.runner.send_message(Message.CLOCK.value, _body(reading), msg.node_id)
+        self.runner.send_message(
+            Message.CLOCK.value, with_payload(msgspec.msgpack.encode(reading)), msg.node_id
+        )
 
     def _on_ready(self, environment: Any, msg: Any) -> None:  # noqa: ARG002
         ready = msgspec.msgpack.decode(payload(msg), type=Ready)
@@ -320,7 +323,7 @@ class Master:
     # -- small things
 
     def _send(self, message: Message, body: msgspec.Struct, peer: Peer) -> None:
-        self.runner.send_message(message.value, _body(body), peer.client_id)
+        self.runner.send_message(message.value, with_payload(msgspec.msgpack.encode(body)), peer.client_id)
 
     def _alive(self) -> list[Peer]:
         """Peers that have neither finished nor been lost."""
@@ -345,10 +348,6 @@ def _listen(config: MasterConfig) -> Any:
     if config.web_port:
         open_web_ui(environment, config.web_port)
     return runner
-
-
-def _body(value: msgspec.Struct) -> dict[str, bytes]:
-    return {"agentload": msgspec.msgpack.encode(value)}
 
 
 def emit(event: MasterEvent) -> None:

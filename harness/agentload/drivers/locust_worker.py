@@ -38,6 +38,7 @@ from agentload.drivers.locust_common import (
     log_to_stderr,
     payload,
     shard_class,
+    with_payload,
     worker_environment,
 )
 from agentload.drivers.locust_users import OwnUsers
@@ -321,7 +322,7 @@ class Worker:
         )
 
     def _send(self, message: Message, body: bytes) -> None:
-        self.runner.send_message(message.value, {"agentload": body})
+        self.runner.send_message(message.value, with_payload(body))
 
 
 class AttemptNotAnswered(Exception):
