@@ -9,8 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from flask import request
-from locust import User, argument_parser, constant, events, task
+from locust import User, constant, events, task
 from locust.env import Environment
 from locust.exception import StopUser
 
@@ -20,11 +19,6 @@ PLANNED = "planned"
 """Its value in events of planned load: they have their record."""
 PAYLOAD = "agentload"
 """The key of our part in the data of a Locust message."""
-
-
-def master_environment(shard: type[User]) -> Environment:
-    """The master's. It has no options to pass on: for each one a worker would ask its argument parser."""
-    return Environment(user_classes=[shard], events=events, parsed_options=None)
 
 
 def worker_environment(shard: type[User]) -> Environment:
@@ -43,28 +37,6 @@ def worker_environment(shard: type[User]) -> Environment:
         expect_workers=1,
     )
     return Environment(user_classes=[shard], events=events, parsed_options=options)
-
-
-def open_web_ui(environment: Environment, port: int) -> None:
-    """Locust's own, on loopback alone, to look at and to stop the run: what it would start is not planned.
-
-    It asks Locust's parser for options of a user's own, which reads this process's command line,
-    ./locust.conf, ./pyproject.toml and LOCUST_*, and ends it for what it does not know: there are none.
-    """
-    argument_parser.ui_extra_args_dict = _no_options
-    ui = environment.create_web_ui("127.0.0.1", port, delayed_start=True)
-
-    @ui.app.before_request  # type: ignore[untyped-decorator]
-    def refuse_to_start() -> tuple[str, int] | None:
-        if request.path in ("/swarm", "/user"):
-            return "agentload has planned this run: start another with `agentload run`\n", 403
-        return None
-
-    ui.start()
-
-
-def _no_options(args: object = None) -> dict[str, dict[str, Any]]:  # noqa: ARG001
-    return {}
 
 
 def shard_class(run_share: Callable[[], None]) -> type[User]:

@@ -28,14 +28,8 @@ import locust.runners
 import msgspec
 
 from agentload.drivers.collector import Collector, Files
-from agentload.drivers.locust_common import (
-    log_to_stderr,
-    master_environment,
-    open_web_ui,
-    payload,
-    shard_class,
-    with_payload,
-)
+from agentload.drivers.locust_common import log_to_stderr, payload, with_payload
+from agentload.drivers.locust_listening import listening
 from agentload.drivers.parent import read_lines
 from agentload.drivers.peers import Peer
 from agentload.drivers.processes import die_with_parent
@@ -99,7 +93,7 @@ class Master:
         self._problem: AgentloadError | None = None
         """What a report's handler could not do (Locust swallows exceptions of handlers)."""
         self._deadline_ns = 0
-        self.runner: Any = _listen(config) if runner is None else runner
+        self.runner: Any = listening(config) if runner is None else runner
         if runner is None:
             if config.web_port:
                 self.runner.environment.events.test_stopping.add_listener(self._on_test_stopping)
@@ -337,17 +331,6 @@ class Master:
 
     def _drain_s(self) -> float:
         return self.profile.drain_s if self.config.drain_s is None else self.config.drain_s
-
-
-def _listen(config: MasterConfig) -> Any:
-    environment: Any = master_environment(shard_class(lambda: None))
-    try:
-        runner = environment.create_master_runner(config.bind, config.bind_port)
-    except (Exception, SystemExit) as error:
-        raise InconclusiveError(f"cannot listen on {config.bind}:{config.bind_port}: {error}") from error
-    if config.web_port:
-        open_web_ui(environment, config.web_port)
-    return runner
 
 
 def emit(event: MasterEvent) -> None:
