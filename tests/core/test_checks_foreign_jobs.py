@@ -117,6 +117,21 @@ def test_a_call_that_the_kill_cut_off_is_rightly_made_again() -> None:
 def test_nothing_is_shown_where_no_call_was_made_again() -> None:
     status, because = verdict(ExactlyOnce(), scene(cut=2).played())
     assert (status, "only 2 jobs called more than once" in because) == (INCONCLUSIVE, True)
+    assert because.endswith("(kill the gateway under more load)")
+
+
+def test_lost_jobs_are_not_called_again_under_more_load() -> None:
+    made = scene(cut=0)
+    for at_ms in (4_700, 4_900):
+        made.chat(job := made.job(at_ms, None), at_ms + 10, 100, "cancelled")
+        job.answered_ns = 24_000 * MS
+    status, because = verdict(ExactlyOnce(), made.played())
+    lost = "2 accepted jobs never ended, and lost work is never called again"
+    assert (status, because) == (
+        INCONCLUSIVE,
+        "only 0 jobs called more than once: at least 3 are needed; "
+        f"{lost}: mend what nothing-lost shows first",
+    )
 
 
 @pytest.mark.parametrize(

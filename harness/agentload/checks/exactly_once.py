@@ -13,6 +13,7 @@ from agentload.evidence.attribution import untraced
 from agentload.evidence.durable import accepted, gateway_faults, orders
 from agentload.evidence.durable_scene import JobScene
 from agentload.evidence.job_calls import are_chats, known_again, of_jobs, twice_done
+from agentload.evidence.lost_jobs import lost_jobs
 from agentload.evidence.verdicts import conclude, plural, undecided
 from agentload.model import NS, Evidence, JobRecord, JobStep, Run, Status, ToolRecord, Verdict
 
@@ -106,10 +107,11 @@ class ExactlyOnce(Check):
         said = plural(repeats, "job") if are_chats(run.profile) else plural(repeats, "step")
         if not are_chats(run.profile):
             said += " with a side effect"
-        return (
-            f"only {said} called more than once: at least {self.min_repeats} are needed (kill the gateway "
-            "under more load)"
-        )
+        few = f"only {said} called more than once: at least {self.min_repeats} are needed"
+        if lost := len(lost_jobs(run)):
+            gone = f"{plural(lost, 'accepted job')} never ended, and lost work is never called again"
+            return f"{few}; {gone}: mend what nothing-lost shows first"
+        return f"{few} (kill the gateway under more load)"
 
     @classmethod
     def counterexample(cls) -> tuple[Check, Run]:

@@ -7,9 +7,9 @@ from pydantic import Field
 from agentload.checks import Check, Need
 from agentload.evidence.durable import accepted, gateway_faults, open_at
 from agentload.evidence.durable_scene import JobScene
+from agentload.evidence.lost_jobs import late_jobs, lost_jobs
 from agentload.evidence.verdicts import conclude, plural, undecided
 from agentload.model import Evidence, JobRecord, Run, Status, Verdict
-from agentload.promises import Truth
 
 
 class NothingLost(Check):
@@ -34,8 +34,7 @@ class NothingLost(Check):
         """Count the jobs that did not end, and those that did not stay ended."""
         jobs = accepted(run)
         unended = [job for job in jobs if job.state is None]
-        late = set[int]() if run.knows(Truth.DEADLINES) else _under_way(jobs)
-        lost = [job for job in unended if _was_awaited(job) and job.seq not in late]
+        late, lost = late_jobs(run), lost_jobs(run)
         changed = [job for job in jobs if job.relapsed]
         undone = len(unended) - len(lost)
         faults = gateway_faults(run)
@@ -98,27 +97,6 @@ class NothingLost(Check):
     def example(cls) -> tuple[Check, Run]:
         """Eighty jobs through one kill; all end."""
         return cls(), _run()
-
-
-def _was_awaited(job: JobRecord) -> bool:
-    """The gateway was asked for it when it must have ended, and answered."""
-    return job.answered_ns is not None and job.answered_ns >= job.deadline_ns
-
-
-def _under_way(jobs: list[JobRecord]) -> set[int]:
-    """Numbers of jobs that the last answer showed as open, and that no later one of their tenant overtook."""
-    shown = [job for job in jobs if job.state is None and job.shown_ns == job.answered_ns]
-    return {job.seq for job in shown if not any(_overtook(other, job) for other in jobs)}
-
-
-def _overtook(other: JobRecord, job: JobRecord) -> bool:
-    """Whether the other was accepted later, and had ended when the job was last asked for."""
-    return (
-        other.tenant == job.tenant
-        and other.state is not None
-        and (other.accepted_ns or 0) > (job.accepted_ns or 0)
-        and (other.ended_ns or 0) <= (job.shown_ns or -1)
-    )
 
 
 def _states(jobs: list[JobRecord]) -> dict[str, int]:
