@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Literal
 
@@ -85,6 +85,7 @@ DENIED_BY: Mapping[Truth, str] = {
     Truth.JOBS: "jobs: false",
 }
 """How a target says that it makes no such promise, in the shortest way."""
+_LIST = "without: ["
 _OF_JOBS = frozenset({Truth.JOB_LEASES, Truth.JOB_ETAS})
 """Who has no jobs has none of these."""
 
@@ -107,6 +108,15 @@ def denial(truth: Truth, promises: Promises) -> str:
     return DENIED_BY[Truth.JOBS if truth in _OF_JOBS and Truth.JOBS in promises.denied else truth]
 
 
+def denials(truths: Iterable[Truth], promises: Promises) -> str:
+    """How it says so of those that it denies, all in one: `without: [queue, upstream]`; empty for none."""
+    denied = frozenset(truths) & promises.denied
+    ways = list(dict.fromkeys(denial(truth, promises) for truth in Truth if truth in denied))
+    bare = [way.removeprefix(_LIST).removesuffix("]") for way in ways if way.startswith(_LIST)]
+    listed = [f"{_LIST}{', '.join(bare)}]"] if bare else []
+    return " and ".join(f"`{way}`" for way in [*(way for way in ways if not way.startswith(_LIST)), *listed])
+
+
 def is_not_asked(truths: Iterable[Truth], promises: Promises) -> bool:
     """Whether the target says outright that it promises nothing of the kind: then nobody breaks it."""
     rests = frozenset(truths)
@@ -116,16 +126,24 @@ def is_not_asked(truths: Iterable[Truth], promises: Promises) -> bool:
 def judged_without(truths: Iterable[Truth], promises: Promises, said: str) -> str:
     """` (judged without declares.max_attempts, which the target does not say)`, or empty.
 
-    `truths`: what the check judges more with; left out is what the target denies, or `said` (the verdict's
-    sentence) names already.
+    `truths`: what the check judges more with; left out is what `said` (the verdict's sentence) names already.
     """
-    unsaid = frozenset(truths) - promises.known - promises.denied
-    keys = [f"declares.{SAID_BY[truth]}" for truth in Truth if truth in unsaid]
+    unsaid = frozenset(truths) - promises.known
+    why = {
+        "which the target does not say": unsaid - promises.denied,
+        f"the target declares {denials(unsaid, promises)}": unsaid & promises.denied,
+    }
+    notes = [f"{_listed(of, said)}{because}" for because, of in why.items() if _listed(of, said)]
+    return f" (judged without {'; '.join(notes)})" if notes else ""
+
+
+def _listed(truths: Collection[Truth], said: str) -> str:
+    """`declares.slots and declares.upstream, `, but for what is said already."""
+    keys = [f"declares.{SAID_BY[truth]}" for truth in Truth if truth in truths]
     missing = [key for key in keys if key not in said]
     if not missing:
         return ""
-    listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing)
-    return f" (judged without {listed}, which the target does not say)"
+    return " and ".join([", ".join(missing[:-1]), missing[-1]] if missing[1:] else missing) + ", "
 
 
 def undeclared(truths: Iterable[Truth], promises: Promises) -> str:

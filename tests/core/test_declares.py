@@ -310,7 +310,11 @@ def test_a_verdict_that_no_other_run_would_decide_says_so() -> None:
             {"max_attempts": 2},
             " (judged without declares.max_request_tokens, which the target does not say)",
         ),
-        ("provider-limit", {"without": ["upstream"]}, None),
+        (
+            "provider-limit",
+            {"without": ["upstream"]},
+            " (judged without declares.upstream, the target declares `without: [upstream]`)",
+        ),
         ("provider-limit", "profile", None),
         ("work-conserving", None, None),  # a pass needs no more
     ],
@@ -328,6 +332,11 @@ def test_what_a_verdict_was_reached_without_is_said_once_and_not_where_the_check
     _, because = status_of(BoundedQueue(), named)
     assert because.count("declares.queue.requests") == 1
     assert because.endswith(" (judged without declares.queue.age_s, which the target does not say)")
+    _, because = status_of(BoundedQueue(), declared(run, {"without": ["queue"]}))
+    assert because.endswith(
+        "; the target declares no bound, so only growth and age are judged (judged without "
+        "declares.queue.requests and declares.queue.age_s, the target declares `without: [queue]`)"
+    )
     assert "declares" not in status_of(BoundedQueue(max_depth=50, max_age_s=30), named)[1]
 
 

@@ -195,10 +195,11 @@ def test_what_is_found(about: str, of: Seen, grade: Grade, words: str) -> None:
         ("weighted-share", told(no=Truth.WEIGHTS), Chance.NO, "declares `fairness: none`"),
         ("deadline", told(no=Truth.DEADLINES), Chance.NO, "declares `deadlines: false`"),
         ("concurrency-cap", told(Truth.TENANT_SLOTS), Chance.YES, ""),
-        ("bounded-queue", told(), Chance.YES, "in part, and whole where"),
+        ("bounded-queue", told(), Chance.YES, decidable.IN_PART),
+        ("bounded-queue", told(no=Truth.QUEUE_REQUESTS), Chance.YES, decidable.IN_PART),
         ("bounded-queue", told(Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE), Chance.YES, ""),
-        ("provider-limit", told(), Chance.YES, "in part, and whole where"),
-        ("provider-limit", told(no=Truth.UPSTREAM), Chance.YES, ""),
+        ("provider-limit", told(), Chance.YES, decidable.IN_PART),
+        ("provider-limit", told(no=Truth.UPSTREAM), Chance.YES, "the target declares `without: [upstream]`"),
         ("victim-goodput", told(), Chance.YES, ""),
         ("nothing-lost", told(Truth.JOBS), Chance.YES, ""),
         ("nothing-lost", POLLED, Chance.YES, ""),
@@ -266,7 +267,7 @@ def test_what_would_have_to_be_declared_stands_beside_each_check() -> None:
     said = {one.check: one.say for one in prospects(told())}
     assert said["tenant-limit"] == "tenants.T.requests_per_minute"
     assert said["concurrency-cap"] == "slots or tenant_slots"
-    assert said["bounded-queue"] == "queue.requests and queue.age_s"
+    assert said["bounded-queue"] == "queue.requests, queue.age_s"
     assert said["victim-goodput"] == ""
 
 
@@ -354,18 +355,32 @@ def test_what_can_only_fail_without_our_ledger_makes_three() -> None:
 
 def test_one_line_says_what_the_profile_will_decide() -> None:
     own = own_prospects(WEIGHTED, told())
-    assert summary(own) == "1 of 5 checks decidable, weighted-share and service-gap not"
+    assert summary(own) == "1 of 5 checks decidable, weighted-share (2 ×) and service-gap (2 ×) not"
     assert summary(own_prospects(WEIGHTED, SOUND)) == "5 of 5 checks decidable"
     [row] = [names for about, names, _ in groups(own) if about == "not decidable"]
-    assert row == ["weighted-share (tenants.T.weight)", "service-gap (tenants.T.weight)"]
+    assert row == ["weighted-share (tenants.T.weight) (2 ×)", "service-gap (tenants.T.weight) (2 ×)"]
     noisy = profile.load(profile.find("noisy-neighbor"), [])
     assert summary(own_prospects(noisy, told())) == (
         "6 of 8 checks decidable, bounded-queue and provider-limit in part"
     )
+    [row] = [row for row in groups(own_prospects(noisy, told())) if row[0] == "in part"]
+    names, because = ["bounded-queue", "provider-limit"], "declare queue.requests, queue.age_s, upstream"
+    assert row == ("in part", names, f"{because} to judge them whole")
     let_in = seen(asked(Kind.BURST, "flood", 5))
     assert "retry-after-present, retry-after-syntax and refusal-latency perhaps" in summary(
         own_prospects(noisy, let_in)
     )
+
+
+def test_who_promises_less_has_no_more_checks_decided() -> None:
+    noisy = profile.load(profile.find("noisy-neighbor"), [])
+    less = Promises(denied=frozenset({Truth.QUEUE_REQUESTS, Truth.QUEUE_AGE, Truth.UPSTREAM}))
+    own = own_prospects(noisy, msgspec.structs.replace(SOUND, promises=less))
+    assert summary(own) == "6 of 8 checks decidable, bounded-queue and provider-limit in part"
+    assert {about: because for about, _, because in groups(own) if because} == {
+        "in part": "the target declares `without: [upstream]`"
+    }
+    assert exit_code(findings(SOUND), own) is ExitCode.PASSED
 
 
 def test_checks_with_one_reason_share_a_row() -> None:

@@ -110,11 +110,10 @@ class BoundedQueue(Check):
 
     def _undeclared(self, run: Run) -> str:
         """What the verdict does not rest on, for want of a promise."""
-        if self._depth_bound(run) is None:
-            return (
-                "; the target declares no bound (declares.queue.requests), so only growth and age are judged"
-            )
-        return ""
+        if self._depth_bound(run) is not None:
+            return ""
+        key = "" if run.denies(Truth.QUEUE_REQUESTS) else " (declares.queue.requests)"
+        return f"; the target declares no bound{key}, so only growth and age are judged"
 
     def _too_deep(self, run: Run, deepest: _PhaseQueue) -> _Finding | None:
         bound, health = self._depth_bound(run), run.health

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 
@@ -12,7 +13,7 @@ from agentload.checks import Check, Need, WithoutLedger
 from agentload.doctor.findings import STREAMS_IN_PIECES_NS, carriage, refusals
 from agentload.doctor.observed import Kind, Seen
 from agentload.model import Outcome, Profile, Severity
-from agentload.promises import DENIED_BY, SAID_BY, Truth, denial
+from agentload.promises import DENIED_BY, SAID_BY, Truth, denial, denials
 from agentload.targets._metrics import GAUGES
 
 
@@ -79,8 +80,13 @@ def summary(prospects: Sequence[Prospect]) -> str:
         ("not", [one.check for one in prospects if one.chance is Chance.NO]),
     ):
         if names:
-            said.append(f"{_and(list(dict.fromkeys(names)))} {how}")
+            said.append(f"{_and(counted(names))} {how}")
     return ", ".join(said)
+
+
+def counted(names: Sequence[str]) -> list[str]:
+    """Each name once; of one that a profile asks for several times, how often: `weighted-share (2 ×)`."""
+    return [f"{name} ({count} ×)" if count > 1 else name for name, count in Counter(names).items()]
 
 
 def _and(names: list[str]) -> str:
@@ -104,12 +110,15 @@ def _prospect(
         if (doubt := _NEEDS[need](seen)) is not None:
             return Prospect(name, *doubt)
     if less := _unsaid(better, seen, every=True):
-        return Prospect(name, Chance.YES, _IN_PART, less)
+        return Prospect(name, Chance.YES, IN_PART, less)
+    if seen.promises is not None and (denied := denials(better, seen.promises)):
+        return Prospect(name, Chance.YES, f"the target declares {denied}")
     return Prospect(name, Chance.YES)
 
 
 UNDECLARED = "rest on what the target file declares (or `declares: profile`)"
-_IN_PART = "in part, and whole where the target file declares what stands beside them"
+IN_PART = "the target file does not declare all that they judge"
+"""What would have to be declared, each says."""
 
 
 def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> str:
@@ -120,7 +129,7 @@ def _unsaid(truths: Collection[Truth], seen: Seen, *, every: bool = False) -> st
     known = seen.promises.known | (seen.promises.denied if every else frozenset())
     missing = [truth for truth in Truth if truth in truths and truth not in known]
     wanting = bool(missing) and (every or len(missing) == len(truths))
-    return (" and " if every else " or ").join(SAID_BY[truth] for truth in missing) if wanting else ""
+    return (", " if every else " or ").join(SAID_BY[truth] for truth in missing) if wanting else ""
 
 
 def _denied(rests: frozenset[Truth], seen: Seen) -> str | None:

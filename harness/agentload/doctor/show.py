@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from agentload.doctor.decidable import Chance, Prospect
+from agentload.doctor.decidable import IN_PART, Chance, Prospect, counted
 from agentload.doctor.findings import Finding, Grade
 from agentload.report.text import printable
 
@@ -35,12 +35,21 @@ def table(target: str, found: Sequence[Finding], rows: Iterable[Row], console: C
 
 def groups(prospects: Sequence[Prospect], of: str = "") -> list[Row]:
     """The checks by chance and reason, in that order. `of`: whose they are, before each heading."""
-    headings = {Chance.YES: "decidable", Chance.PERHAPS: "perhaps", Chance.NO: "not decidable"}
-    grouped: dict[tuple[Chance, str], list[str]] = {}
+    grouped: dict[tuple[str, str], list[Prospect]] = {}
     for prospect in sorted(prospects, key=lambda one: (list(Chance).index(one.chance), bool(one.because))):
-        named = f"{prospect.check} ({prospect.say})" if prospect.say else prospect.check
-        grouped.setdefault((prospect.chance, prospect.because), []).append(named)
-    return [
-        (f"{of}{headings[chance]}", list(dict.fromkeys(names)), because)
-        for (chance, because), names in grouped.items()
-    ]
+        grouped.setdefault((_heading(prospect), prospect.because), []).append(prospect)
+    return [(f"{of}{heading}", *_told(because, same)) for (heading, because), same in grouped.items()]
+
+
+def _heading(prospect: Prospect) -> str:
+    whole = "decidable" if not prospect.because else "in part"
+    return {Chance.YES: whole, Chance.PERHAPS: "perhaps", Chance.NO: "not decidable"}[prospect.chance]
+
+
+def _told(because: str, same: Sequence[Prospect]) -> tuple[list[str], str]:
+    """The names, and the reason; what is to be declared stands beside each name, or once for all."""
+    if because != IN_PART:
+        return counted([f"{one.check} ({one.say})" if one.say else one.check for one in same]), because
+    names = counted([one.check for one in same])
+    keys = dict.fromkeys(key for one in same for key in one.say.split(", "))
+    return names, f"declare {', '.join(keys)} to judge {'them' if names[1:] else 'it'} whole"
