@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import report_run
-from agentload.model import Status, Verdict
+from agentload.model import Severity, Status, Verdict
 from agentload.report import Result, terminal, text
 from agentload.report.html import HtmlReport
 from agentload.report.summary import SummaryReport
@@ -159,15 +159,43 @@ def test_an_interruption_is_said_once(reason: str, said: str) -> None:
     assert any("as planned until the interruption" in line for line in out)
 
 
+def test_many_names_before_one_sentence_keep_to_the_width() -> None:
+    lost = [Verdict(check=f"check-{k}", status=Status.INCONCLUSIVE, because="no ledger") for k in range(9)]
+    lost[3].severity = Severity.SHOULD
+    out = printed(Result.of(report_run.run(), lost, Status.INCONCLUSIVE))
+    names = out[1 : out.index("    no ledger")]
+    assert [line[:11] for line in names] == ["  ? check-0", "    check-7"]
+    assert "check-3 (should), check-4" in names[0]
+
+
+def test_what_was_measured_is_told_alone_even_where_the_sentence_is_the_same() -> None:
+    two = [Verdict(check=name, status=Status.PASSED, because="b", measured=1, n=3) for name in "ab"]
+    assert printed(Result.of(report_run.run(), two, Status.PASSED))[1:5:2] == [
+        "  ✓ a  1 (n 3)",
+        "  ✓ b  1 (n 3)",
+    ]
+
+
+def test_after_a_failure_the_next_step_is_said_in_a_line_to_copy() -> None:
+    names = {"a": Severity.SHOULD, "b": Severity.MUST}
+    verdicts = [Verdict(check=n, status=Status.FAILED, because="x", severity=s) for n, s in names.items()]
+    failed = Result.of(report_run.run(), verdicts, Status.FAILED)
+    assert printed(failed, paths=[Path("r/report.html")])[-2:] == [
+        "  the evidence is in report.html; what b asks, and why:",
+        "  agentload explain b",
+    ]
+    assert printed(failed)[-2] == "  what b asks, and why:"
+    assert not any("explain" in line for line in printed(Result.of(report_run.run(), [], Status.PASSED)))
+
+
 def test_one_sentence_of_several_checks_is_said_once_below_them() -> None:
     names = ("provider-limit", "bounded-queue", "no-ghosts", "own-answer")
     lost = [Verdict(check=name, status=Status.INCONCLUSIVE, because="no ledger") for name in names]
     lost[2].because = "no departures"
     out = printed(Result.of(report_run.run(), lost, Status.INCONCLUSIVE))
-    first = out.index("  ? provider-limit")
-    assert out[first : first + 7] == [
-        "  ? provider-limit",
-        "  ? bounded-queue",
+    first = out.index("  ? provider-limit, bounded-queue")
+    assert out[first : first + 6] == [
+        "  ? provider-limit, bounded-queue",
         "    no ledger",
         "  ? no-ghosts",
         "    no departures",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping
-from itertools import zip_longest
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from agentload.model import Status
+from agentload.model import Severity, Status
 from agentload.report import Result, jobs, shares, text
 
 COLOURS: Mapping[str, str] = {Status.PASSED: "green", Status.FAILED: "red", Status.INCONCLUSIVE: "yellow"}
@@ -26,9 +26,8 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     never_fail_on_letters(console)
     summary = result.summary
     console.print()
-    checks = summary["checks"]
-    for check, following in zip_longest(checks, checks[1:]):
-        _print_check(check, console, once=following is not None and _alike(check, following))
+    for _, alike in groupby(summary["checks"], key=_said):
+        _print_checks(list(alike), console)
     _print_overall(summary, console)
     console.print()
     _print_tenants(summary, console)
@@ -39,7 +38,9 @@ def print_result(result: Result, console: Console, paths: Iterable[Path] = ()) -
     _print_jobs(summary["jobs"], console)
     console.print()
     _print_machinery(summary, console)
-    _print_paths(paths, console)
+    listed = list(paths)
+    _print_paths(listed, console)
+    _print_next(summary, listed, console)
 
 
 def never_fail_on_letters(console: Console) -> None:
@@ -49,20 +50,41 @@ def never_fail_on_letters(console: Console) -> None:
         reconfigure(errors="replace")
 
 
-def _alike(check: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
-    """Whether all that is to be said of two checks is the same sentence, as where a run has no ledger."""
-    said = [(one["status"], one["because"], text.verdict_numbers(one)) for one in (check, following)]
-    return said[0] == said[1] and said[0][2] is None
+def _said(check: Mapping[str, Any]) -> tuple[object, ...]:
+    """What checks have in common that are told together, as where a run has no ledger: all but their names.
+
+    One that measured something is told alone.
+    """
+    numbers = text.verdict_numbers(check)
+    return check["status"], check["because"], numbers if numbers is None else id(check)
 
 
-def _print_check(check: Mapping[str, Any], console: Console, *, once: bool = False) -> None:
-    """`✗ victim-latency  never (bound 2 ×, n 294)` and the sentence below it; `once`: the next says it."""
-    status, severity = check["status"], check["severity"]
+def _print_checks(alike: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """`✗ victim-latency  never (bound 2 ×, n 294)` and the sentence below it; or `? no-starvation,
+    bounded-queue` and the sentence that is said of both."""
+    first = alike[0]
     symbols = text.ASCII_SYMBOLS if console.options.ascii_only else text.SYMBOLS
-    line = Text("  ")
-    line.append(f"{symbols[status]} ", style=f"bold {COLOURS[status]}")
+    sign = Text("  ").append(f"{symbols[first['status']]} ", style=f"bold {COLOURS[first['status']]}")
+    if len(alike) > 1:
+        names = textwrap.wrap(
+            ", ".join(map(_named, alike)), max(20, console.width - 5), break_on_hyphens=False
+        )
+        for number, line in enumerate(names):
+            console.print((Text("    ") if number else sign) + Text(line, style="bold"))
+    else:
+        _print_numbers(sign, first, console)
+    console.print(_indented(text.printable(first["because"]), 4, console), style="dim")
+
+
+def _named(check: Mapping[str, Any]) -> str:
+    severity = "" if check["severity"] == "must" else f" ({check['severity']})"
+    return text.printable(check["check"]) + severity
+
+
+def _print_numbers(line: Text, check: Mapping[str, Any], console: Console) -> None:
+    """What was measured, and around it what does not fit below."""
     line.append(text.printable(check["check"]), style="bold")
-    line.append("" if severity == "must" else f" ({severity})", style="dim")
+    line.append("" if check["severity"] == "must" else f" ({check['severity']})", style="dim")
     measured, around = _numbers(check)
     line.append(measured)
     if line.cell_len + len(around) <= console.width:
@@ -70,8 +92,6 @@ def _print_check(check: Mapping[str, Any], console: Console, *, once: bool = Fal
     else:
         console.print(line)
         console.print(_indented(around.strip(), 4, console))
-    if not once:
-        console.print(_indented(text.printable(check["because"]), 4, console), style="dim")
 
 
 def _numbers(check: Mapping[str, Any]) -> tuple[str, str]:
@@ -168,12 +188,23 @@ def _print_machinery(summary: Mapping[str, Any], console: Console) -> None:
         console.print(_indented(queue, 2, console))
 
 
-def _print_paths(paths: Iterable[Path], console: Console) -> None:
-    listed = list(paths)
-    if listed:
+def _print_paths(paths: Sequence[Path], console: Console) -> None:
+    if paths:
         console.print()
-    for path in listed:
+    for path in paths:
         console.print(Text(f"  {path}"), soft_wrap=True)
+
+
+def _print_next(summary: Mapping[str, Any], paths: Iterable[Path], console: Console) -> None:
+    """After a failure: what explains the first check that failed, and where the evidence is."""
+    failed = [check for check in summary["checks"] if check["status"] == Status.FAILED]
+    if summary["verdict"] != Status.FAILED or not failed:
+        return
+    first = next((check for check in failed if check["severity"] == Severity.MUST), failed[0])
+    shown = "the evidence is in report.html; " if any(path.suffix == ".html" for path in paths) else ""
+    console.print()
+    console.print(Text(f"  {shown}what {text.printable(first['check'])} asks, and why:"), soft_wrap=True)
+    console.print(Text(f"  agentload explain {text.printable(first['check'])}"), soft_wrap=True)
 
 
 def _indented(sentence: str, indent: int, console: Console) -> Text:
