@@ -15,13 +15,16 @@ _SECRET_TEXT = re.compile(
 )
 _PLACEHOLDERS = ("{env:", "{key}")
 """They name a variable, or whose key it is, instead of holding the value: worth keeping."""
+_ONLY_WHOSE = re.compile(r"(bearer\s+)?\{tenant\}", re.IGNORECASE)
+"""A tenant's name for its key, with nothing beside it that could be one: worth keeping, too."""
 
 
 def without_secrets(value: object) -> object:
     """A copy in which what looks like a secret is `***`.
 
     That is: values (and the second of two strings in a pair) whose name sounds like one, bearer tokens,
-    `sk-…` keys and passwords in URLs, anywhere in nested mappings and lists. `{env:NAME}` and `{key}` stay.
+    `sk-…` keys and passwords in URLs, anywhere in nested mappings and lists. `{env:NAME}`, `{key}` and a mere
+    `{tenant}` stay.
     """
     if isinstance(value, Mapping):
         pairs = cast(Mapping[object, object], value)
@@ -40,6 +43,11 @@ def sounds_secret(name: str) -> bool:
 
 
 def _named(name: str, value: object) -> object:
-    kept = isinstance(value, str) and any(placeholder in value for placeholder in _PLACEHOLDERS)
+    kept = isinstance(value, str) and _holds_none(value)
     secret = isinstance(value, str) and value and _SECRET_NAME.search(name) and not kept
     return BLANK if secret else without_secrets(value)
+
+
+def _holds_none(template: str) -> bool:
+    """Whether what looks like a secret is where one is put in, and not one itself."""
+    return any(name in template for name in _PLACEHOLDERS) or bool(_ONLY_WHOSE.fullmatch(template))

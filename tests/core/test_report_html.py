@@ -321,3 +321,12 @@ def test_the_templates_are_beside_the_module() -> None:
         "selftest.html.j2",
     }
     assert Path(TEMPLATES).is_dir()
+
+
+def test_header_fields_of_a_target_are_shown_as_fields() -> None:
+    result = report_run.result()
+    fields = [["Authorization", "Bearer {tenant}"], ["X-Tenant", "{tenant}"]]
+    target = {"templates": fields, "hosts": ["a", "b"], "odd": [{"x": 1}, ["a", 1]]}
+    rows = dict(html_report.origin(result.summary | {"target": target}))
+    assert rows["target templates"] == "Authorization: Bearer {tenant}, X-Tenant: {tenant}"
+    assert (rows["target hosts"], rows["target odd"]) == ("a, b", '{"x":1}, ["a",1]')

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -350,9 +351,18 @@ def _settings(prefix: str, value: object) -> Iterator[tuple[str, str]]:
     elif isinstance(value, bool):
         yield prefix, "yes" if value else "no"
     elif isinstance(value, list):
-        yield from _settings(prefix, ", ".join(map(str, cast(list[object], value))))
+        yield from _settings(prefix, ", ".join(map(_listed, cast(list[object], value))))
     elif value is not None and value != "":
         yield prefix, str(value)
+
+
+def _listed(item: object) -> str:
+    """One of several: a name and its value (a header field, say), or as it would stand in a file."""
+    if isinstance(item, list | tuple):
+        pair = cast(Sequence[object], item)
+        if len(pair) == 2 and all(isinstance(part, str) for part in pair):
+            return f"{pair[0]}: {pair[1]}"
+    return item if isinstance(item, str) else msgspec.json.encode(item).decode()
 
 
 def origin(summary: Facts) -> list[tuple[str, str]]:
