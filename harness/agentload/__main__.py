@@ -25,7 +25,7 @@ def main() -> None:
         sys.exit(code)
     except AgentloadError as error:
         for line in error.lines:
-            print(line, file=sys.stderr)
+            print(_printable(line), file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -41,6 +41,15 @@ def main() -> None:
         if said is None:
             print("This is a bug in agentload; AGENTLOAD_DEBUG=1 shows where.", file=sys.stderr)
         _leave(ExitCode.INCONCLUSIVE if said is None else ExitCode.USAGE)
+
+
+def _printable(line: str) -> str:
+    """It may hold what a stranger said, which must not move the terminal's cursor."""
+    if line.isprintable():
+        return line
+    from agentload.report.text import printable
+
+    return printable(line)
 
 
 def _line(error: Exception) -> str | None:

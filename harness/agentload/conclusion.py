@@ -9,7 +9,7 @@ from agentload import judge, rundir
 from agentload.errors import AgentloadError, ExitCode
 from agentload.interrupts import INTERRUPTED
 from agentload.model import Run, Status
-from agentload.report import Result, WhenInconclusive, terminal, write_all
+from agentload.report import Result, WhenInconclusive, terminal, text, write_all
 from agentload.rundir import RunDir
 
 EXIT_CODES = {
@@ -72,6 +72,6 @@ def _exit_code(
         return ExitCode.INTERRUPTED
     if ended_by is not None:
         for line in ended_by.lines:
-            console.print(line, style="red", soft_wrap=True, markup=False)
+            console.print(text.printable(line), style="red", soft_wrap=True, markup=False)
         return ended_by.exit_code
     return exit_code_of(result.status, inconclusive_passes=inconclusive_passes)

@@ -313,8 +313,8 @@ class Recording:
             except ProviderTakenError as taken:
                 self._without_ledger(taken, taken.lines[0])
                 return ProviderLedger()
-        if not raw.complete:
-            incomplete = UnreachableError("the provider no longer answers: its ledger is incomplete")
+        if raw.incomplete is not None:
+            incomplete = UnreachableError(raw.incomplete)
             self.ended_by = self.ended_by or incomplete
             self.manifest.interrupted = self.manifest.interrupted or incomplete.lines[0]
             if not stage.has_own_ledger:
@@ -341,13 +341,13 @@ class Recording:
         if self.prepared.profile.gateway.jobs is None or stage.control is None:
             return
         try:
-            entries = stage.tools()
+            entries = tools_from_provider(stage.tools(), self.manifest.t0_ns, stage.clock)
         except UnreachableError as error:
             self.ended_by = self.ended_by or error
             self.manifest.interrupted = self.manifest.interrupted or error.lines[0]
             return
         with self.folder.tools() as tools:
-            tools.extend(tools_from_provider(entries, self.manifest.t0_ns, stage.clock))
+            tools.extend(entries)
 
     def _complete_health(self, driver: LiveDriver, raw: ProviderLedger, clock: ClockAlignment | None) -> None:
         """Judge the generator by its records, and add the provider's stalls; a dead driver left nothing."""

@@ -19,15 +19,22 @@ import httpx
 import pytest
 
 from agentload.drivers import probe, provider_control, provider_watch
-from agentload.drivers.provider_control import ProviderControl, ProviderTakenError, token_of
+from agentload.drivers.provider_control import (
+    ProviderControl,
+    ProviderTakenError,
+    StrangeProviderError,
+    token_of,
+)
 from agentload.drivers.provider_watch import ProviderWatch
 from agentload.drivers.stage import Stage
 from agentload.errors import AgentloadError, ProfileError, UnreachableError
 from agentload.evidence.synthetic import profile
+from agentload.provider_records import ledger_from_provider
 from agentload.targets._tls import Trust
 from another_clock import AHEAD, AHEAD_S, NO_NAMESPACES, has_time_namespaces
 from delaying_proxy import delaying_proxy
 from fake_provider.control_token import TOKEN_VARIABLE
+from hostile_servers import says, serving
 from process_facts import wait_until
 from provider_helpers import ProviderProcess, marked
 
@@ -40,6 +47,16 @@ TOKEN = "correct-horse-battery"
 def provider() -> Generator[ProviderProcess]:
     with ProviderProcess(settings=QUICK) as process:
         yield process
+
+
+@contextmanager
+def answering(body: object, status: bytes = b"200 OK") -> Generator[ProviderControl]:
+    """The control of what answers everything with that."""
+    with (
+        serving(says(json.dumps(body).encode(), status)) as server,
+        control_of(f"http://127.0.0.1:{server.port}") as control,
+    ):
+        yield control
 
 
 @contextmanager
@@ -90,7 +107,36 @@ def test_the_ledger_comes_in_pages_each_entry_once_and_in_order(
         pages: list[list[int | None]] = []
         found = control.ledger(9, lambda page: pages.append([one.get("seq") for one in page]))
     assert pages == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, None]]
-    assert (found.complete, found.strangers, found.counts["offered"]) == (True, 1, 11)
+    assert (found.incomplete, found.strangers, found.counts["offered"]) == (None, 1, 11)
+
+
+CALL = {"call": 0, "arrived_ns": 1, "ending": "completed", "tenant": 0, "seq": 0, "attempt": 0}
+STRANGE: dict[str, dict[str, Any]] = {
+    "no call": {"entries": [{"x": 1}], "listed": 1},
+    "an ending of another version": {"entries": [{**CALL, "ending": "moved"}], "listed": 1},
+    "times that are none": {"entries": [{**CALL, "arrived_ns": "1"}], "listed": 1},
+    "no end of a number": {"entries": [{**CALL, "arrived_ns": 10**30}], "listed": 1},
+    "pages without end": {"entries": [CALL], "listed": 10**9},
+    "calls of nobody, uncounted": {"unattributed": [{"model": "m"}]},
+    "infinitely many": {"unattributed": [{"calls": float("inf")}]},
+    "stalls without an end": {"stalls": [{"start_ns": 1}]},
+    "counts of words": {"counts": {"offered": "many"}},
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_a_ledger_that_is_not_ours_is_told_and_no_bug(what: str) -> None:
+    empty = {"run": 1, "entries": [], "listed": 0, "counts": {}, "unattributed": [], "stalls": []}
+    page = {**empty, "lateness_ms": {}, **STRANGE[what]}
+    kept: list[object] = []
+    strange = pytest.raises(StrangeProviderError, match="is not agentload's, or of another version")
+    with answering(page) as control, strange:
+        control.ledger(1, lambda page: kept.extend(ledger_from_provider(page, ["a"], 0)))
+
+
+def test_what_a_stranger_says_is_no_word_to_the_terminal() -> None:
+    with answering({"error": "\x1b]0;mine\x07\n2"}, b"409 Conflict") as control:
+        assert refusal(control).isprintable()
 
 
 def test_a_page_that_was_lost_is_asked_for_again(

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import httpx
 import msgspec
@@ -18,6 +18,8 @@ import msgspec
 from agentload.clock_alignment import ClockReading, Exchange, compare
 from agentload.drivers import probe
 from agentload.errors import InconclusiveError, ProfileError, UnreachableError
+from agentload.provider_records import StrangeRecordError
+from agentload.yaml_positions import on_one_line
 from fake_provider.control_token import TOKEN_VARIABLE
 
 CLOCK_EXCHANGES = (9, 25)
@@ -26,6 +28,7 @@ QUICK_NS = 2_000_000
 PAGE = 50_000
 """Entries of the ledger in one answer: some 15 MB."""
 PAGE_TRIES = 3
+_MOST_NS = 2**62
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 
 Entries = Sequence[dict[str, Any]]
@@ -35,18 +38,31 @@ class ProviderTakenError(InconclusiveError):
     """Another run has the provider, so this one has no ledger (any more)."""
 
 
+Number = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+"""Beyond it is no time and no count, and no file would take it."""
+
+
+class Span(TypedDict):
+    """From one instant of the provider's clock to another."""
+
+    start_ns: Number
+    end_ns: Number
+
+
 class ProviderLedger(msgspec.Struct, kw_only=True):
     """What the provider says of a run at its end, beside the calls themselves; on its own clock."""
 
     counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
-    unattributed: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    """Calls without a valid marker of this run, counted by endpoint and model."""
-    stalls: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    stalls: list[Span] = msgspec.field(default_factory=list["Span"])
     lateness_ms: dict[str, Any] = msgspec.field(default_factory=dict)
-    complete: bool = True
-    """False when the provider died: then the calls are those that it had written down before."""
+    incomplete: str | None = None
+    """Why: then the calls are those that the provider had written down before."""
     strangers: int = 0
     """Calls that nobody of this run is known to have made."""
+
+
+class _Unattributed(TypedDict):
+    calls: Number
 
 
 class _Page(msgspec.Struct, kw_only=True):
@@ -54,10 +70,15 @@ class _Page(msgspec.Struct, kw_only=True):
     entries: list[dict[str, Any]]
     listed: int
     """Entries that there are in all."""
-    counts: dict[str, int]
-    unattributed: list[dict[str, Any]]
-    stalls: list[dict[str, Any]]
+    counts: dict[str, Number]
+    unattributed: list[_Unattributed]
+    """Calls without a valid marker of this run, counted by endpoint and model."""
+    stalls: list[Span]
     lateness_ms: dict[str, Any]
+
+
+class StrangeProviderError(UnreachableError):
+    """What answers is no provider of ours, or one of another version."""
 
 
 class ProviderControl:
@@ -91,7 +112,7 @@ class ProviderControl:
         """Calls since the run began, of whomever."""
         try:
             return int(self.stats()["counts"]["offered"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise self._stranger("/stats") from None
 
     def add_faults(self, faults: Sequence[object]) -> None:
@@ -114,15 +135,19 @@ class ProviderControl:
         listed = 0
         while True:
             page = self._page(run, listed)
-            keep(page.entries)
+            try:
+                keep(page.entries)
+            except StrangeRecordError:
+                raise self._stranger("/ledger") from None
             listed += len(page.entries)
+            if len(page.entries) < PAGE and listed < page.listed:  # such pages might never end
+                raise self._stranger("/ledger")
             if listed >= page.listed or not page.entries:
                 return ProviderLedger(
                     counts=page.counts,
-                    unattributed=page.unattributed,
                     stalls=page.stalls,
                     lateness_ms=page.lateness_ms,
-                    strangers=sum(int(row["calls"]) for row in page.unattributed),
+                    strangers=sum(row["calls"] for row in page.unattributed),
                 )
 
     def read_clock(self) -> ClockReading:
@@ -132,7 +157,7 @@ class ProviderControl:
         while len(exchanges) < least or (len(exchanges) < most and not _quick(exchanges)):
             asked_ns = time.monotonic_ns()
             theirs_ns = self.health().get("now_ns")
-            if not isinstance(theirs_ns, int):
+            if type(theirs_ns) is not int or abs(theirs_ns) > _MOST_NS:
                 raise self._stranger("/health")
             exchanges.append((asked_ns, theirs_ns, time.monotonic_ns()))
         return compare(exchanges)
@@ -181,8 +206,9 @@ class ProviderControl:
             "start one more"
         )
 
-    def _stranger(self, path: str) -> UnreachableError:
-        return UnreachableError(f"the provider's control at {self.url}/_fake{path}: is not agentload's")
+    def _stranger(self, path: str) -> StrangeProviderError:
+        where = f"the provider's control at {self.url}/_fake{path}"
+        return StrangeProviderError(f"{where}: is not agentload's, or of another version")
 
 
 def _quick(exchanges: Sequence[Exchange]) -> bool:
@@ -204,4 +230,4 @@ def _reason(reply: probe.Reply) -> str:
         said = json.loads(reply.body)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return "no reason given"
-    return f"{said:.200}" if isinstance(said, str) else "no reason given"
+    return on_one_line(said[:200]) if isinstance(said, str) else "no reason given"

@@ -17,7 +17,7 @@ from agentload.drivers import probe, tls
 from agentload.drivers.faults import Faults, Hand
 from agentload.drivers.heartbeat import resident_bytes
 from agentload.drivers.processes import Child
-from agentload.drivers.provider_control import Entries, ProviderControl, ProviderLedger
+from agentload.drivers.provider_control import Entries, ProviderControl, ProviderLedger, StrangeProviderError
 from agentload.drivers.provider_watch import HOLD_S, ProviderWatch
 from agentload.errors import AgentloadError, InconclusiveError, UnreachableError
 from agentload.model import Profile
@@ -168,10 +168,12 @@ class Stage:
             # A provider that is stuck is known by a short call; the ledger itself may take a while.
             self._our_provider.health()
             return self._our_provider.ledger(self.run_id, kept)
-        except UnreachableError:
+        except UnreachableError as error:
+            strange = isinstance(error, StrangeProviderError)
+            because = str(error) if strange else "the provider no longer answers: its ledger is incomplete"
             rest = [one for one in _written_down(self._raw_ledger) if int(one.get("call", -1)) > kept.last]
             kept(rest)
-            return ProviderLedger(complete=False, strangers=kept.strangers)
+            return ProviderLedger(incomplete=because, strangers=kept.strangers)
 
     def tools(self) -> list[dict[str, Any]]:
         """The fake tools' ledger of this run. Raises UnreachableError."""

@@ -21,10 +21,10 @@ from agentload.model import (
     ToolRecord,
 )
 from agentload.promises import Promises
-from agentload.provider_records import ledger_from_provider
+from agentload.provider_records import StrangeRecordError, ledger_from_provider
 from agentload.rundir.folder import RunDir
 from agentload.rundir.manifest import Manifest, RunFolderError, meta, read_manifest
-from agentload.storage import read_json, read_lines
+from agentload.storage import DamagedFileError, read_json, read_lines
 from agentload.targets._declares import as_declared, hears_departures
 from agentload.targets._metrics import values_named
 
@@ -84,7 +84,10 @@ def _ledger(folder: RunDir, profile: Profile, manifest: Manifest) -> tuple[list[
         return [], 0
     raw, torn = read_lines(folder.provider_ledger_path, dict[str, Any])
     names = [tenant.name for tenant in profile.tenants]
-    calls = ledger_from_provider(raw, names, manifest.t0_ns)
+    try:
+        calls = ledger_from_provider(raw, names, manifest.t0_ns)
+    except StrangeRecordError as error:
+        raise DamagedFileError(f"{folder.provider_ledger_path}: damaged") from error
     # Before the run's zero lies the request that tried whether the target is there.
     return [call for call in calls if call.arrived_ns >= 0], torn
 
