@@ -12,7 +12,7 @@ import pytest
 
 import report_run
 from agentload import checks
-from agentload.model import Evidence, Run, Status, Verdict
+from agentload.model import NS, Evidence, Run, Stall, Status, Verdict
 from agentload.report import Result, figures
 from agentload.report import html as html_report
 from agentload.report.html import TEMPLATES, HtmlReport, detail_rows
@@ -197,6 +197,60 @@ def test_faults_are_behind_every_picture_over_time() -> None:
     shares = next(panel for panel in timed if panel.id == "plot-shares")
     assert ">outage<" in shares.picture
     assert 'class="band fault"' not in html(report_run.result())
+
+
+def test_whatever_is_drawn_behind_the_curves_is_in_the_legend_and_nothing_else() -> None:
+    def keys(run: Run) -> set[tuple[str, str]]:
+        drawn = figures.draw(Result.of(run, [], Status.PASSED).summary)
+        timed = [figure for figure in drawn if any(panel.x for panel in figure.panels)]
+        found = [{key for key in one.legend if key[1] in ("stall", "fault")} for one in timed]
+        assert all(one == found[0] for one in found)
+        return found[0]
+
+    run = report_run.run()
+    assert keys(msgspec.structs.replace(run, health=msgspec.structs.replace(run.health, stalls=[]))) == set()
+    still = [Stall(start_ns=NS, end_ns=2 * NS, where="worker-0")]
+    stalled = msgspec.structs.replace(
+        report_run.with_fault(), health=msgspec.structs.replace(run.health, stalls=still)
+    )
+    assert keys(stalled) == {("stall: worker-0 stood still", "stall"), ("fault: outage", "fault")}
+
+
+def test_entitlements_lie_above_the_curves_that_would_cover_them() -> None:
+    shares = next(figure for figure in figures.draw(report_run.result().summary) if figure.id == "shares")
+    classes = re.findall(r'class="curve ([^"]+)"', shares.panels[0].picture)
+    dotted = ["entitled" in class_ for class_ in classes]
+    assert dotted == sorted(dotted)
+    assert any(dotted)
+
+
+def test_axes_that_are_not_linear_and_curves_that_are_maxima_say_so(page: str) -> None:
+    captions = dict(re.findall(r'<figure id="(\w+)">.*?<p>(.*?)</p></figcaption>', page, re.DOTALL))
+    assert "logarithmic" in captions["latency"]
+    assert "logarithmic" in captions["spectrum"]
+    assert re.search(r"the most of each [0-9.]+ s", captions["queue"])
+
+
+def test_on_a_phone_each_value_of_a_wide_table_has_its_heading(page: str) -> None:
+    tables = re.findall(r'<table class="[^"]*stack.*?</table>', page, re.DOTALL)
+    assert len(tables) >= 2
+    for table in tables:
+        headings = re.findall(r"<th(?: [^>]*)?>(.*?)</th>", table)
+        for row in re.findall(r"<tr>(<td.*?)</tr>", table, re.DOTALL):
+            assert re.findall(r'data-label="(.*?)"', row) == headings
+
+
+def test_a_sentence_that_several_checks_share_is_written_once() -> None:
+    because = "a quarter of the calls cannot be traced"
+    shared = [
+        Verdict(check=name, status=Status.INCONCLUSIVE, because=because)
+        for name in ("no-starvation", "bounded-queue")
+    ]
+    passed = Verdict(check="status-codes", status=Status.PASSED, because=because)
+    page = html(Result.of(report_run.run(), [*shared, passed], Status.INCONCLUSIVE))
+    assert page.count(f"<p>{because}</p>") == 2, "another answer has a sentence of its own"
+    [card] = [c for c in re.findall(r"<article.*?</article>", page, re.DOTALL) if "<h3>bounded-queue" in c]
+    assert 'for the same reason as <a href="#check-1">no-starvation</a>' in card
 
 
 def test_a_run_without_answers_says_that_nothing_was_served() -> None:

@@ -104,3 +104,17 @@ def test_a_check_made_twice_is_two_tests() -> None:
     found = suite(Result.of(report_run.run(), [verdict, verdict, verdict], Status.PASSED))
     names = [case.get("name") for case in found.findall("testcase")]
     assert names == ["weighted-share", "weighted-share #2", "weighted-share #3"]
+
+
+def test_a_reason_that_several_checks_share_is_a_headline_once_and_in_every_body() -> None:
+    shared = [
+        Verdict(check=name, status=Status.INCONCLUSIVE, because="no ledger")
+        for name in ("no-starvation", "bounded-queue")
+    ]
+    cases = suite(Result.of(report_run.run(), shared, Status.INCONCLUSIVE)).findall("testcase")
+    errors = [error for case in cases for error in case.findall("error")]
+    assert [error.get("message") for error in errors] == [
+        "inconclusive: no ledger",
+        "inconclusive: as no-starvation, for the same reason",
+    ]
+    assert all("no ledger" in (error.text or "") for error in errors)

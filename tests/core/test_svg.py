@@ -73,6 +73,8 @@ def test_log_ticks() -> None:
 def test_the_axis_of_nines() -> None:
     scale = svg.Nines(0.999)
     assert [label for _, label in scale.ticks()] == ["0%", "50%", "90%", "99%", "99.9%"]
+    assert [label for _, label in svg.Nines(0.9811).ticks()] == ["0%", "50%", "90%", "98.1%"], "few samples"
+    assert [label for _, label in svg.Nines(0.92).ticks()] == ["0%", "50%", "90%"], "no room for another"
     assert scale.at(0.9) == pytest.approx(1 / 3)
     assert scale.at(0.99) == pytest.approx(2 / 3)
     assert scale.at(1) == 1

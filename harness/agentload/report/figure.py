@@ -46,6 +46,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     headings: Row
     rows: list[Row]
     """The numbers behind it."""
+    note: str = ""
+    """How it is to be read, where the axes do not say so themselves."""
 
     def again(self, marks: Sequence[tuple[float, str]]) -> list[Markup]:
         """The panels once more, with vertical marks at (seconds, note) where the x axis is time."""
@@ -95,6 +97,15 @@ def time_plot(summary: Summary, y: svg.Scale, width: int = WIDE) -> svg.Plot:
     for stall in summary["generator"]["stalls"]:
         plot.band(stall["start_s"], stall["end_s"], "stall")
     return plot
+
+
+def behind(summary: Summary) -> list[tuple[str, str]]:
+    """Legend of what `time_plot` draws behind the curves; phases are named on the picture."""
+    stalls, faults = summary["generator"]["stalls"], summary["faults"]
+    where = ", ".join(sorted({stall["where"] for stall in stalls}))
+    names = ", ".join(sorted({fault["name"] for fault in faults}))
+    shown = [(f"stall: {where} stood still", "stall")] if stalls else []
+    return shown + ([(f"fault: {names}", "fault")] if faults else [])
 
 
 def per_cent(value: float) -> str:

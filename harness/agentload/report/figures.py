@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from markupsafe import Markup
 
 from agentload.report import svg, system_figures, tenant_figures, text
-from agentload.report.figure import Figure, Summary
+from agentload.report.figure import Figure, Summary, behind
 
 PROOFS: Mapping[str, str] = {
     "victim-latency": "latency",
@@ -63,7 +64,14 @@ _MAKERS = (
 
 def draw(summary: Summary) -> list[Figure]:
     """Every figure that the run has data for, in the order of the page."""
-    return [figure for make in _MAKERS if (figure := make(summary)) is not None]
+    found = [figure for make in _MAKERS if (figure := make(summary)) is not None]
+    return [_with_all_in_the_legend(figure, summary) for figure in found]
+
+
+def _with_all_in_the_legend(figure: Figure, summary: Summary) -> Figure:
+    if not any(panel.x for panel in figure.panels):
+        return figure
+    return msgspec.structs.replace(figure, legend=[*figure.legend, *behind(summary)])
 
 
 def meter(check: Mapping[str, Any]) -> Markup | None:

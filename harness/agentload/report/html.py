@@ -112,10 +112,19 @@ def banners(summary: Facts) -> list[str]:
 
 
 def verdicts(summary: Facts, drawn: Sequence[Figure]) -> list[dict[str, Any]]:
-    """Failed ones first; each with the figure that shows what it judged."""
+    """Failed ones first; each with the figure that shows what it judged.
+
+    `same_as` is the number and name of the first that says the very same, which need not be read twice.
+    """
     by_id = {figure.id: figure for figure in drawn}
     ordered = sorted(summary["checks"], key=lambda check: (_ORDER[check["status"]], check["severity"]))
-    return [_verdict(check, by_id.get(figures.PROOFS.get(check["check"], ""))) for check in ordered]
+    said: dict[tuple[str, str], tuple[int, str]] = {}
+    shown: list[dict[str, Any]] = []
+    for number, check in enumerate(ordered, 1):
+        first = said.setdefault((check["status"], check["because"]), (number, check["check"]))
+        figure = by_id.get(figures.PROOFS.get(check["check"], ""))
+        shown.append(_verdict(check, figure) | {"same_as": first if first[0] < number else None})
+    return shown
 
 
 def _verdict(check: Facts, figure: Figure | None) -> dict[str, Any]:

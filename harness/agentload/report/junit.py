@@ -49,9 +49,11 @@ class JUnitReport(Report):
         for key, value in _properties(summary):
             SubElement(properties, "property", name=key, value=text.printable(value))
         seen: Counter[str] = Counter()
+        said: dict[tuple[str, str], str] = {}
         for check, child in zip(summary["checks"], children, strict=True):
             seen[check["check"]] += 1
-            _testcase(suite, name, check, child, seen[check["check"]])
+            first = said.setdefault((check["status"], check["because"]), check["check"])
+            _testcase(suite, name, check, child, seen[check["check"]], first)
         ElementTree.indent(root)
         document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
         return document + b"\n"
@@ -76,14 +78,20 @@ def _properties(summary: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield f"version.{text.printable(package)}", version
 
 
-def _testcase(suite: Element, profile: str, check: Mapping[str, Any], child: str | None, nth: int) -> None:
-    """A check that a profile makes twice gets a number: CI systems take equal names for one test."""
+def _testcase(
+    suite: Element, profile: str, check: Mapping[str, Any], child: str | None, nth: int, first: str
+) -> None:
+    """A check that a profile makes twice gets a number: CI systems take equal names for one test.
+
+    What another check has `first` said word for word is not its headline once more; its body has it.
+    """
     name = text.printable(check["check"]) + (f" #{nth}" if nth > 1 else "")
     case = SubElement(suite, "testcase", classname=f"agentload.{profile}", name=name, time="0")
     because = text.printable(check["because"])
     if child is not None:
         kind = f"{check['severity']}-{check['status']}"
-        element = SubElement(case, child, message=f"{check['status']}: {because}", type=kind)
+        said = because if first == check["check"] else f"as {text.printable(first)}, for the same reason"
+        element = SubElement(case, child, message=f"{check['status']}: {said}", type=kind)
         if child != "skipped":
             element.text = "\n".join(_lines(check))
             return

@@ -108,6 +108,10 @@ class Log:
         return [(v, self.label(v)) for v in fits]
 
 
+ROOM_FOR_A_LABEL = 0.2
+"""Of a narrow axis."""
+
+
 class Nines:
     """The percentile axis of HdrHistogram plots: 0 %, 90 %, 99 %, 99.9 % … at equal distances."""
 
@@ -122,7 +126,13 @@ class Nines:
 
     def ticks(self) -> list[tuple[float, str]]:
         shares = [0.0, 0.5, *(1 - 10.0**-k for k in range(1, math.floor(self.decades + 1e-9) + 1))]
-        return [(share, f"{100 * share:.6g}%") for share in shares]
+        ends = 1 - 10.0**-self.decades
+        # Few samples end the axis far beyond the last nine: where, is said there.
+        shares += [ends] if 1 - self.at(shares[-1]) > ROOM_FOR_A_LABEL else []
+        digits = max(0, math.ceil(self.decades - 1e-9) - 1)
+        return [
+            (share, f"{math.floor(share * 10 ** (digits + 2) + 1e-6) / 10**digits:.6g}%") for share in shares
+        ]
 
 
 def nice_step(rough: float) -> float:
@@ -267,9 +277,10 @@ class Plot:
             drawn.append(element("text", label, x=-6, y=y, dy="0.32em", text_anchor="end", class_="label"))
         for value, label in self.x.ticks():
             x = percent(self.x.at(value))
+            anchor = "end" if self.x.at(value) > 0.98 else "middle"  # on a phone there is no more page
             drawn.append(element("line", x1=x, x2=x, y1="100%", y2="100%", class_="grid-line"))
             drawn.append(
-                element("text", label, x=x, y="100%", dy="1.4em", text_anchor="middle", class_="label")
+                element("text", label, x=x, y="100%", dy="1.4em", text_anchor=anchor, class_="label")
             )
         return drawn
 

@@ -40,6 +40,8 @@ def queue(summary: Summary) -> Figure | None:
         legend=[("seen from outside", "s0")] + ([("the gateway's gauge", "gauge")] if has_gauge else []),
         headings=["at (s)", "depth", "age", "gauge depth", "gauge age"],
         rows=_queue_rows(series),
+        note=f"Curves show the most of each {text.figure(series['bucket_s'])} s: a queue that empties within "
+        "one does not touch zero.",
     )
 
 

@@ -34,15 +34,16 @@ def shares(summary: Summary) -> Figure | None:
     plot = time_plot(summary, svg.Linear(0, 1, per_cent, ticks=4))
     at_s = summary["series"]["at_s"]
     for _, lane, class_ in classed_by_kind(summary):
-        steps(plot, at_s, lane["entitled_share"], f"{class_} entitled")
         steps(plot, at_s, lane["work_share"], class_)
+    for _, lane, class_ in classed_by_kind(summary):  # above all curves: who gets its due would cover it
+        steps(plot, at_s, lane["entitled_share"], f"{class_} entitled")
     finding = _shares_finding(summary)
     return Figure(
         id="shares",
         title="Share of the work served, against entitlement",
         finding=finding,
         panels=[panel("shares", "", plot, finding)],
-        legend=[*_legend(summary), ("entitled (thin, dotted)", "entitled")],
+        legend=[*_legend(summary), ("entitled, in the same colour", "entitled")],
         **table(summary, lanes, "work_share", text.share),
     )
 
@@ -82,6 +83,7 @@ def latency(summary: Summary) -> Figure | None:
             ("worst", "worst"),
             ("refused or lost (top edge)", "lost"),
         ],
+        note="The scale is logarithmic, and the same in every picture.",
         **table(summary, lanes, "latency_max_ms", text.milliseconds),
     )
 
@@ -174,6 +176,7 @@ def spectrum(summary: Summary) -> Figure | None:
         legend=[(name, f"phase{k % 4}") for k, name in enumerate(names)],
         headings=["tenant", "phase", "n", "answered", "p50", "p90", "p95", "p99"],
         rows=_spectrum_rows(spectra),
+        note="Times are on a logarithmic scale; from 90% to 99% is as far as from 0% to 90%.",
     )
 
 
