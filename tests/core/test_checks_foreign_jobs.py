@@ -244,8 +244,11 @@ def test_a_target_that_is_asked_after_its_work_has_jobs_of_one_call() -> None:
     assert {Truth.JOBS, Truth.JOB_ETAS} == promises.known
     same, _ = as_declared(Scene().profile, replace(TARGET, declares="profile").to_dict())
     assert same.tenants[0].job == mapped.tenants[0].job
+    assert mapped.about == f"{Scene().profile.about} Each job is one chat call: this gateway takes no steps."
+    assert as_declared(mapped, TARGET.to_dict())[0].about == mapped.about
     own = replace(TARGET, options={})
-    assert as_declared(Scene().profile, own.to_dict())[0].tenants == Scene().profile.tenants
+    kept = as_declared(Scene().profile, own.to_dict())[0]
+    assert (kept.tenants, kept.about) == (Scene().profile.tenants, Scene().profile.about)
 
 
 def test_what_is_not_promised_of_jobs_is_not_asked() -> None:

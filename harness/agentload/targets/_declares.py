@@ -31,6 +31,8 @@ PROFILE: Literal["profile"] = "profile"
 """`declares: profile`: the gateway has been told just what the profile says."""
 Written = dict[str, Any] | Literal["profile"] | None
 """The section as it stands in the file."""
+ONE_CALL_EACH = "Each job is one chat call: this gateway takes no steps."
+"""Behind the title of a profile with jobs, where that is how they were asked for."""
 
 
 class TenantPromise(Noun):
@@ -264,7 +266,9 @@ def _as_asked(profile: Profile, api: Flavour) -> Profile:
     tenants = [
         t if t.job is None else t.model_copy(update={"job": api.job_order(t.job)}) for t in profile.tenants
     ]
-    return profile.model_copy(update={"tenants": tuple(tenants)})
+    if tenants == list(profile.tenants):
+        return profile
+    return profile.model_copy(update={"tenants": tuple(tenants), "about": f"{profile.about} {ONE_CALL_EACH}"})
 
 
 def _where(name: str) -> str:
