@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentload.caps import ELSEWHERE, HERE, Allowance, Bucket, Caps, busiest_second
+from agentload.caps import ELSEWHERE, HERE, MAX_ANSWER_BYTES, Allowance, Bucket, Caps, busiest_second
+from agentload.cli.options import MaxAnswerOption, MaxConnectionsOption, MaxRateOption, MaxSecondsOption
 from agentload.errors import UsageError
 from agentload.model import NS, Arrival, Job
 from agentload.order import Options, prepare
@@ -85,6 +87,19 @@ def test_caps_are_low_where_others_may_suffer_and_a_user_may_say_otherwise() -> 
         profile="steady", target="http://gw.example:9", allow_hosts=("gw.example",), caps=Caps(rate=7000)
     )
     assert prepare(said).caps == ELSEWHERE.but_for(Caps(rate=7000))
+
+
+def test_the_help_says_what_holds_where_nothing_is_said() -> None:
+    def help_of(option: Any) -> str:
+        return str(option.__metadata__[0].help)
+
+    said = [help_of(one) for one in (MaxRateOption, MaxConnectionsOption, MaxSecondsOption)]
+    numbers = (ELSEWHERE.rate, ELSEWHERE.connections, ELSEWHERE.seconds)
+    for words, number in zip(said, numbers, strict=True):
+        assert f"else {number:,.0f}" in words
+        assert words.endswith("beyond this machine, no cap on it.")
+    assert f"({MAX_ANSWER_BYTES}), and never more" in help_of(MaxAnswerOption)
+    assert MaxAnswerOption.__metadata__[0].max == MAX_ANSWER_BYTES
 
 
 def test_a_look_at_the_target_needs_no_leave() -> None:

@@ -68,18 +68,37 @@ AllowCostOption = Annotated[
         "--allow-cost", help="Go on though a provider that is somebody else's may take money for it."
     ),
 ]
+# The defaults are those of `caps.ELSEWHERE`, which a command imports only once it needs it; a test compares.
 MaxRateOption = Annotated[
-    float | None, typer.Option(min=1, metavar="N", help="Requests sent in any second, retries included.")
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Requests sent in any second, retries included; else 1,000 beyond this machine, no cap on it.",
+    ),
 ]
 MaxConnectionsOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Connections open at once.")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Connections open at once; else 2,000 beyond this machine, no cap on it."
+    ),
 ]
 MaxSecondsOption = Annotated[
-    float | None, typer.Option(min=1, metavar="S", help="How long the load and its drain may last.")
+    float | None,
+    typer.Option(
+        min=1,
+        metavar="S",
+        help="How long the load and its drain may last; else 900 s beyond this machine, no cap on it.",
+    ),
 ]
 MaxAnswerOption = Annotated[
     int | None,
-    typer.Option(min=1024, max=8 * 2**20, metavar="N", help="Bytes of an answer that are heard out."),
+    typer.Option(
+        min=1024,
+        max=8 * 2**20,
+        metavar="N",
+        help="Bytes of an answer that are heard out; else 8 MiB (8388608), and never more.",
+    ),
 ]
 InconclusiveOption = Annotated[
     str, typer.Option(metavar="pass|fail", help="What an inconclusive run means for the exit code.")
