@@ -59,6 +59,19 @@ def test_without_a_bound_growth_and_age_are_judged_and_it_says_so() -> None:
     assert check.judge(of(run)).unit == "requests"
 
 
+def test_what_is_added_to_a_promised_age_is_said_and_nothing_where_nothing_is() -> None:
+    added = "; its bound is 5 s (and 0.5 s for the answer)"
+    passed = BoundedQueue().judge(of(BoundedQueue.example()[1], queue={"age_s": 5}))
+    assert (passed.status, passed.bound) == (PASSED, 5.5)
+    assert passed.because.endswith(added)
+    old = of(calls(100, wait_ms=6_000), queue={"age_s": 5})
+    failed = BoundedQueue().judge(old)
+    assert (failed.status, failed.bound) == (FAILED, 5.5)
+    assert failed.because.endswith(added)
+    assert "for the answer" not in BoundedQueue(max_age_s=5.5).judge(old).because
+    assert "for the answer" not in BoundedQueue().judge(of(calls(100, wait_ms=31_000))).because
+
+
 def test_without_a_bound_a_queue_that_grows_decides_nothing_and_one_that_is_old_fails() -> None:
     _, growing = BoundedQueue.counterexample()
     verdict = BoundedQueue().judge(of(growing))

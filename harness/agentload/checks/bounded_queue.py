@@ -23,6 +23,8 @@ from agentload.scheduler.config import ClassConfig
 POINTS_PER_PHASE = 60
 UNDECLARED_AGE_S = 30.0
 """Longest wait where nobody has promised a shorter one."""
+ANSWER_S = 0.5
+"""What a promised longest wait is judged with on top: a refusal at its end must still reach its client."""
 
 
 class BoundedQueue(Check):
@@ -106,7 +108,14 @@ class BoundedQueue(Check):
         if self.max_age_s is not None:
             return self.max_age_s
         known = run.knows(Truth.QUEUE_AGE)
-        return max(one.max_wait_s for one in _classes(run)) + 0.5 if known else UNDECLARED_AGE_S
+        return max(one.max_wait_s for one in _classes(run)) + ANSWER_S if known else UNDECLARED_AGE_S
+
+    def _age_words(self, run: Run) -> str:
+        """How the bound on age comes from what is promised; empty where nothing is added."""
+        if self.max_age_s is not None or not run.knows(Truth.QUEUE_AGE):
+            return ""
+        promised_s = self._age_bound_s(run) - ANSWER_S
+        return f"; its bound is {promised_s:g} s (and {ANSWER_S:g} s for the answer)"
 
     def _undeclared(self, run: Run) -> str:
         """What the verdict does not rest on, for want of a promise."""
@@ -136,7 +145,7 @@ class BoundedQueue(Check):
             return None
         because = (
             f"a request of {oldest.tenant} waited {seconds(oldest.length_ns)} in the gateway"
-            f"{'' if oldest.served else ' and never reached the provider'}"
+            f"{'' if oldest.served else ' and never reached the provider'}{self._age_words(run)}"
         )
         return _Finding(Status.FAILED, because, oldest.length_ns / NS, bound_s, "s")
 
@@ -160,6 +169,7 @@ class BoundedQueue(Check):
         held = f"{plural(deepest.depth, 'request')} {'was' if deepest.depth == 1 else 'were'}"
         because = f"at most {held} held in the gateway, the oldest for {age}{self._undeclared(run)}"
         if self._depth_bound(run) is None:
+            because += self._age_words(run)
             return _Finding(
                 Status.PASSED, because, oldest.length_ns / NS if oldest else 0.0, self._age_bound_s(run), "s"
             )
