@@ -112,8 +112,7 @@ def prepare(options: Options) -> Prepared:
     seed = chosen.seed if options.seed is None else options.seed
     bind_address(options.bind)
     check_file_limit(LEAST_IN_FLIGHT)
-    check_port_free(options.provider_port, "--provider-port")
-    check_port_free(options.locust_web, "--locust-web")
+    _check_ports(options, target)
     users_files.check(chosen)
     drawn = plan.draw(chosen, seed)
     if target is not None and target.provider.external:
@@ -173,14 +172,29 @@ def _check_provider(options: Options, target: Target | None) -> None:
         )
 
 
+def _check_ports(options: Options, target: Target | None) -> None:
+    """Where our provider is to be started, and Locust's web UI, nobody may listen yet."""
+    mend = "if agentload's provider runs there, say --provider http://127.0.0.1:{port} instead"
+    if options.provider_port:
+        check_port_free(options.provider_port, "--provider-port", mend)
+    elif target is not None and not options.provider_url:
+        check_port_free(target.provider.port, f"{target.name}: provider.listens", mend)
+    check_port_free(options.locust_web, "--locust-web")
+
+
+_PROCESS = "process: {pid_file: …}"
+_PROCESS_TO_RESTART = "process: {pid_file: …, restart: …}: it is killed, and started again by that command"
+
+
 def _check_faults(chosen: Profile, target: Target) -> None:
     """Somebody's gateway is ours to kill only where its owner says so."""
+    restarts = any(ends_a_gateway(fault.kind) for fault in chosen.faults)
     for place, fault in enumerate(chosen.faults):
         where = f"{chosen.name}: faults[{place}]: {fault.kind}"
         if is_gateways(fault.kind) and target.process is None:
             raise UsageError(
                 f"{where} happens to a process: say which in the target file "
-                "(process: {pid_file: …}), or leave out --target, or the fault"
+                f"({_PROCESS_TO_RESTART if restarts else _PROCESS}), or leave out --target, or the fault"
             )
         if target.process is not None and target.process.restart is None and ends_a_gateway(fault.kind):
             raise UsageError(

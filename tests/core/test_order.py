@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,27 @@ def test_a_providers_url_is_its_root() -> None:
 
 def test_a_provider_that_runs_already_listens_where_it_does() -> None:
     assert "leave out one of the two" in refused(provider_url="http://127.0.0.1:9000", provider_port=9000)
+
+
+def test_where_our_provider_is_to_be_started_nobody_may_listen(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file.write_text(f"base_url: http://127.0.0.1:8080\nprovider: {{listens: '127.0.0.1:{port}'}}\n")
+        said = f"{port}: cannot be listened on: address already in use"
+        mend = f"if agentload's provider runs there, say --provider http://127.0.0.1:{port} instead"
+        assert refused(provider_port=port) == f"--provider-port {said}: {mend}"
+        assert refused(target=str(file)) == f"{file}: provider.listens {said}: {mend}"
+        assert refused(locust_web=port) == f"--locust-web {said}"
+        named = Options(profile="steady", target=str(file), provider_url=f"http://127.0.0.1:{port}")
+        assert prepare(named), "it runs already, and is named"
+
+
+def test_what_happens_to_a_gateways_process_is_asked_for_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("base_url: http://127.0.0.1:8080/v1/jobs\n")
+    with pytest.raises(UsageError, match=r"\(process: \{pid_file: …, restart: …\}: it is killed"):
+        prepare(Options(profile="worker-crash", target=str(file)))
 
 
 def test_the_same_holds_for_a_target_files_provider(tmp_path: Path) -> None:

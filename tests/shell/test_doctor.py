@@ -14,6 +14,7 @@ from agentload import doctor, profile, targets
 from agentload.doctor import ask
 from agentload.doctor.ask import Asker
 from agentload.doctor.observed import Asked, Kind
+from agentload.drivers import target_probe
 from agentload.drivers.gauges import missing_series
 from agentload.errors import ExitCode, UnreachableError
 from agentload.model import Outcome
@@ -149,7 +150,12 @@ def test_nothing_listens() -> None:
         port = server.getsockname()[1]
     with pytest.raises(UnreachableError) as raised:
         doctor.run(Options(profile="noisy-neighbor", target=f"http://127.0.0.1:{port}"), 2)
-    assert raised.value.lines == (f"the target gateway at http://127.0.0.1:{port}: Connection refused",)
+    url = f"http://127.0.0.1:{port}"
+    refused = "nothing listens there (connection refused): is it started, and its port right?"
+    assert raised.value.lines == (f"the target gateway at {url}: {refused}",)
+    with pytest.raises(UnreachableError) as of_a_run:
+        target_probe.ask(target := targets.load(url, {}), targets.probe_request(target, PROFILE))
+    assert of_a_run.value.lines == (f"the target gateway at {url}/v1/chat/completions: {refused}",)
 
 
 def test_a_gateway_that_calls_somebody_else_is_no_target(capsys: pytest.CaptureFixture[str]) -> None:

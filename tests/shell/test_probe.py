@@ -73,6 +73,17 @@ def problem_with(script: Script, bounds: Bounds = probe.SMALL) -> str:
         return line
 
 
+def test_no_such_name_and_nobody_there_are_two_things() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/x"
+    refused = "nothing listens there (connection refused): is it started, and its port right?"
+    with probe.client() as http, pytest.raises(UnreachableError) as raised:
+        probe.exchange(http, "GET", url, what="the provider")
+    assert raised.value.lines == (f"the provider at {url}: {refused}",)
+    assert probe.not_connected(socket.gaierror()) == "no host of that name is known: is it spelled right?"
+    assert probe.not_connected(ConnectionResetError()) == "the connection broke (connectionreseterror)"
+
+
 def test_a_whole_answer() -> None:
     with server(says(b'{"a": 1}')) as url, probe.client() as http:
         assert probe.json_call(http, "POST", url, body={"b": 2}, what="the provider") == {"a": 1}

@@ -19,6 +19,7 @@ from agentload.client.wire import Ending, ReplyReader, RequestWriter, marker_of
 from agentload.doctor.observed import Asked, Kind
 from agentload.drivers import tls
 from agentload.drivers.http1_answer import Answer
+from agentload.drivers.probe import not_connected
 from agentload.flavours import NOT_JSON, Flavour
 from agentload.model import Arrival, Job, Profile, Tenant
 from agentload.targets import Target
@@ -134,8 +135,10 @@ class Asker:
             failure = f"no whole answer in {TIMEOUT_S:g} s"
         except ssl.SSLError as error:
             failure = tls.trouble(error)
-        except (OSError, ValueError) as error:
-            failure = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        except OSError as error:
+            failure = not_connected(error)
+        except ValueError as error:
+            failure = str(error) or type(error).__name__
         hearing.ended_ns = time.monotonic_ns()
         return failure
 

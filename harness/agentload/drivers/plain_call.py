@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 from agentload import __version__
 from agentload.drivers import tls
 from agentload.drivers.http1_answer import Answer, Failure
-from agentload.drivers.probe import SMALL, Bounds, Reply
+from agentload.drivers.probe import SMALL, Bounds, Reply, not_connected
 from agentload.errors import UnreachableError
 from agentload.targets._tls import Trust
 from agentload.targets._urls import split_url
@@ -69,10 +69,8 @@ class Line:
             problem = tls.trouble(error)
         except _Unusable as error:
             problem = str(error)
-        except (ConnectionRefusedError, socket.gaierror):
-            problem = "nothing listens there (connection refused or name unknown)"
         except OSError as error:
-            problem = f"the connection broke ({(error.strerror or str(error)).lower()})"
+            problem = not_connected(error)
         self.close()
         raise UnreachableError(f"{self._what} at {self._address.root}{path}: {problem}")
 

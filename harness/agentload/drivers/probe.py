@@ -7,6 +7,7 @@ the bytes that it takes in.
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 import time
@@ -179,12 +180,30 @@ def describe(error: httpx.HTTPError, seconds: float = TIMEOUT_S) -> str:
     if isinstance(error, httpx.ConnectError):
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return "its certificate is not one that this machine trusts, or not of that name"
-        return "nothing listens there (connection refused or name unknown)"
+        return not_connected(_cause(error))
     if isinstance(error, httpx.LocalProtocolError):
         return "a header field cannot be sent as it is (is there a space at the end of a key?)"
     if isinstance(error, httpx.RemoteProtocolError):
         return "does not speak HTTP (its answer is malformed, or ended too early)"
     return f"{type(error).__name__}: {error}"
+
+
+def not_connected(error: BaseException) -> str:
+    """Why there is no connection, with the mend, whoever tried."""
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there (connection refused): is it started, and its port right?"
+    if isinstance(error, socket.gaierror):
+        return "no host of that name is known: is it spelled right?"
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return f"the connection broke ({said.lower()})"
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's own error below those of libraries."""
+    below: BaseException | None = error
+    while below is not None and not isinstance(below, OSError):
+        below = below.__cause__ or below.__context__
+    return below or error
 
 
 def _no_answer(seconds: float) -> str:

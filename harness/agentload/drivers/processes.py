@@ -8,6 +8,7 @@ has to say goes to a log file in the run folder. It ends when its standard input
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import queue
@@ -233,11 +234,14 @@ def check_file_limit(connections: int) -> None:
         )
 
 
-def check_port_free(port: int, option: str) -> None:
-    """Raises UsageError when something listens on this loopback port already; 0, any port, is always free."""
+def check_port_free(port: int, option: str, mend: str = "") -> None:
+    """Raises UsageError when something listens on this loopback port already; 0, any port, is always free.
+
+    `mend`: what to do where it is in use; `{port}` in it is the port.
+    """
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise UsageError(
-            f"{option} {port}: cannot be listened on: {(error.strerror or '').lower()}"
-        ) from None
+        why = os.strerror(error.errno).lower() if error.errno else str(error)
+        instead = f": {mend.format(port=port)}" if mend and error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"{option} {port}: cannot be listened on: {why}{instead}") from None
