@@ -95,10 +95,18 @@ def raising() -> Generator[None]:
 def held_back() -> Generator[None]:
     """An interrupt that comes meanwhile is heard afterwards, and never by processes started meanwhile.
 
-    A process that is interrupted while it still imports would print a traceback.
+    A process that is interrupted while it still imports would print a traceback. Only for the main thread.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    came: list[int] = []
+    # The mask is this thread's, and what we start has it; another thread of ours would still take the signal.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+    heard = [number for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in heard}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -24,6 +25,21 @@ def test_an_interrupt_that_was_held_back_is_heard_afterwards() -> None:
         assert heard == ["stop"]
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_another_thread_that_takes_the_signal_does_not_let_it_through() -> None:
+    heard: list[str] = []
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    assert other.ident is not None
+    with interruptible(lambda: heard.append("stop")):
+        with held_back():
+            signal.pthread_kill(other.ident, signal.SIGINT)
+            over.set()
+            other.join()
+            assert not heard
+        assert heard == ["stop"]
 
 
 def test_processes_started_meanwhile_never_hear_it() -> None:
