@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentload.client.locust_event import Heard, phase_at, record_of
 from agentload.client.locust_reading import Streamed
 from agentload.client.wire import Ending
+from agentload.drivers.locust_heard import heard_of
+from agentload.drivers.locust_users_file import where
 from agentload.model import Outcome, RequestRecord, Spec, Tenant
 from driver_scene import open_tenant, profile
 from fake_provider.marker import Marker, ack
@@ -56,6 +60,21 @@ def test_it_was_due_when_it_was_sent_and_is_a_request_of_its_own() -> None:
 def test_how_it_ended(heard: dict[str, Any], outcome: Outcome, reason: str | None) -> None:
     found = recorded(**heard)
     assert (found.outcome, found.reason) == (outcome, reason)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("error", [ValueError("\ud800 bad"), Mute()])
+def test_an_exception_of_any_text_has_a_record_that_can_be_written(error: Exception) -> None:
+    """One that cannot would take all records of its worker with it."""
+    heard = heard_of({"exception": error}, 5, 9)
+    record = record_of(TENANT, "steady", SEQ, heard)
+    assert record.outcome is Outcome.FAILED
+    assert type(error).__name__.encode() in msgspec.json.encode(record)
+    assert type(error).__name__ in where(Path("users.py"), error, None).encode().decode()
 
 
 def test_a_refusal_keeps_what_it_says() -> None:

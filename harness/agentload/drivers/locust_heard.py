@@ -38,14 +38,23 @@ def _headers(response: object) -> tuple[tuple[str, str], ...]:
     items: Callable[[], Any] | None = getattr(getattr(response, "headers", None), "items", None)
     if items is None:
         return ()
-    return tuple((str(name), str(value)) for name, value in cast("list[tuple[Any, Any]]", items()))
+    return tuple((words_of(name), words_of(value)) for name, value in cast("list[tuple[Any, Any]]", items()))
 
 
 def _failure(exception: object) -> str | None:
     if not exception:
         return None
-    said, kind = str(exception), type(exception).__name__
+    said, kind = words_of(exception), type(exception).__name__
     return said if kind in ("CatchResponseError", "str") and said else f"{kind}: {said}" if said else kind
+
+
+def words_of(said: object) -> str:
+    """Of a user's own exception, say: text that can be written down, where half a surrogate pair cannot, and
+    some text where its own code fails."""
+    try:
+        return str(said).encode("utf-8", "replace").decode()
+    except Exception:
+        return "says nothing: its __str__ fails"
 
 
 def _is_timeout(exception: object) -> bool:

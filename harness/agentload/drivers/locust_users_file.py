@@ -19,6 +19,7 @@ from typing import Any
 
 from locust import User
 
+from agentload.drivers.locust_heard import words_of
 from agentload.errors import ProfileError
 from agentload.model import LocustUsers
 from agentload.profile.locust_section import MAX_BYTES
@@ -54,7 +55,7 @@ def where(path: Path, error: BaseException, tb: TracebackType | None) -> str:
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else None
     line = line or (lines[-1] if lines else None)
     at = shown_path(path) if line is None else f"{shown_path(path)}:{line}"
-    return f"{at}: {type(error).__name__}: {on_one_line(str(error))[:300]}"
+    return f"{at}: {type(error).__name__}: {on_one_line(words_of(error))[:300]}"
 
 
 def raised_in(path: Path, tb: TracebackType | None) -> bool:
