@@ -76,6 +76,13 @@ def test_lines_that_are_no_events_go_to_the_log(tmp_path: Path) -> None:
     assert child.log_tail() == ["hello", "[1]", '{"a": 1}']
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_loses_what_a_child_logs_and_no_event() -> None:
+    code = "for _ in range(9): print('no event' * 9_000)\nprint('{\"event\": \"ready\"}', flush=True)"
+    with Child.start("chatty", ["-c", code], Path("/dev/full")) as child:
+        assert child.wait_ready(10) == {"event": "ready"}
+
+
 def test_talking_with_a_child(tmp_path: Path) -> None:
     code = READY + "[print(json.dumps({'event': l.strip()}), flush=True) for l in sys.stdin]"
     with start(tmp_path, code) as child:

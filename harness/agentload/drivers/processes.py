@@ -63,8 +63,8 @@ class Child:
         """
         # -P: a `json.py` in the user's folder is the user's, not ours to import.
         command = [sys.executable, "-P", *arguments, "--parent-pipe"]
-        log.parent.mkdir(parents=True, exist_ok=True)
         try:
+            log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as errors:
                 process = subprocess.Popen(
                     command,
@@ -158,15 +158,20 @@ class Child:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        with self.process.stdout as output, self.log.open("ab") as log:
+        with self.process.stdout as output:
             for line in output:
                 event = parse_event(line)
                 if event is None:
-                    log.write(line)
-                    log.flush()
+                    self._note(line)
                 else:
                     self._events.put(event)
         self._events.put(None)
+
+    def _note(self, line: bytes) -> None:
+        """To the log. A disk that takes no more must not end the reader: no event would be heard any more,
+        and the child would wait for ever for room in the pipe."""
+        with suppress(OSError), self.log.open("ab", buffering=0) as log:
+            log.write(line)
 
     def _has_ended(self) -> bool:
         return self.wait(0.5) is not None
