@@ -131,7 +131,7 @@ def judged_without(truths: Iterable[Truth], promises: Promises, said: str) -> st
     unsaid = frozenset(truths) - promises.known
     why = {
         "which the target does not say": unsaid - promises.denied,
-        f"the target declares {denials(unsaid, promises)}": unsaid & promises.denied,
+        f"which {denials(unsaid, promises)} leaves out": unsaid & promises.denied,
     }
     notes = [f"{_listed(of, said)}{because}" for because, of in why.items() if _listed(of, said)]
     return f" (judged without {'; '.join(notes)})" if notes else ""

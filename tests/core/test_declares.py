@@ -313,7 +313,7 @@ def test_a_verdict_that_no_other_run_would_decide_says_so() -> None:
         (
             "provider-limit",
             {"without": ["upstream"]},
-            " (judged without declares.upstream, the target declares `without: [upstream]`)",
+            " (judged without declares.upstream, which `without: [upstream]` leaves out)",
         ),
         ("provider-limit", "profile", None),
         ("work-conserving", None, None),  # a pass needs no more
@@ -335,7 +335,7 @@ def test_what_a_verdict_was_reached_without_is_said_once_and_not_where_the_check
     _, because = status_of(BoundedQueue(), declared(run, {"without": ["queue"]}))
     assert because.endswith(
         "; the target declares no bound, so only growth and age are judged (judged without "
-        "declares.queue.requests and declares.queue.age_s, the target declares `without: [queue]`)"
+        "declares.queue.requests and declares.queue.age_s, which `without: [queue]` leaves out)"
     )
     assert "declares" not in status_of(BoundedQueue(max_depth=50, max_age_s=30), named)[1]
 

@@ -78,7 +78,8 @@ def test_they_are_sent_by_every_worker_and_seen_by_nobody(
     assert {record.outcome for record in recorded.records} == {Outcome.ANSWERED}
     assert {record.worker for record in recorded.records} == {0, 1}
     assert refused.returncode == ExitCode.UNREACHABLE
-    assert "answered 401: are the tenants' keys known to it?" in refused.stderr
+    assert 'answered 401 ("send a known key as' in refused.stderr
+    assert "are the tenants' keys known to it? `keys:` or `headers:` of" in refused.stderr
     assert "no load was sent: refused is removed" in refused.stdout
     assert not (tmp_path / "refused").exists()
     written = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
