@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +12,6 @@ from agentload.client.locust_event import Heard, phase_at, record_of
 from agentload.client.locust_reading import Streamed
 from agentload.client.wire import Ending
 from agentload.drivers.locust_heard import heard_of
-from agentload.drivers.locust_users_file import where
 from agentload.model import Outcome, RequestRecord, Spec, Tenant
 from driver_scene import open_tenant, profile
 from fake_provider.marker import Marker, ack
@@ -74,7 +72,6 @@ def test_an_exception_of_any_text_has_a_record_that_can_be_written(error: Except
     record = record_of(TENANT, "steady", SEQ, heard)
     assert record.outcome is Outcome.FAILED
     assert type(error).__name__.encode() in msgspec.json.encode(record)
-    assert type(error).__name__ in where(Path("users.py"), error, None).encode().decode()
 
 
 def test_a_refusal_keeps_what_it_says() -> None:
