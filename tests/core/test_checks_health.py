@@ -50,6 +50,14 @@ def test_one_probe_that_fails_is_one_too_many(probe: tuple[int, int, int], said:
     assert [one.at_ns for one in verdict.evidence] == [20 * NS]
 
 
+def test_a_page_that_hangs_is_asked_less_often_and_fails_all_the_same() -> None:
+    run = probed()
+    hangs = [sample(second * NS, (second + 5) * NS, 0) for second in range(5, 30, 5)]
+    verdict = HealthProbe().judge(msgspec.structs.replace(run, samples=hangs))
+    assert (verdict.status, verdict.measured, verdict.n) == (FAILED, 5, 5)
+    assert HealthProbe().judge(msgspec.structs.replace(run, samples=hangs[:1])).status is INCONCLUSIVE
+
+
 def test_an_answer_in_time_is_no_failure_and_the_slowest_is_told() -> None:
     verdict = HealthProbe().judge(probed((20, 200, 1_000), (21, 204, 3)))
     assert (verdict.status, verdict.details["slowest_ms"], verdict.details["median_ms"]) == (PASSED, 1_000, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -49,7 +50,7 @@ class HealthProbe(Check):
                 "the target names no health page, so none was asked: say `health: /healthz` in its file",
             )
         probes = self._counted(run)
-        if len(probes) < LEAST_PROBES:
+        if sum(map(_seconds_of, probes)) < LEAST_PROBES:
             return undecided(
                 self,
                 f"the health page was asked {len(probes):,} times in the phases that count, outside faults "
@@ -125,6 +126,11 @@ class HealthProbe(Check):
 
 def _unanswered(probe: Sample) -> bool:
     return probe.values[STATUS] == 0
+
+
+def _seconds_of(probe: Sample) -> int:
+    """For how many of its kind a probe stands: while one is waited for, no other is sent."""
+    return max(1, math.ceil(probe.values[TOOK_S]))
 
 
 def _ended_ns(probe: Sample) -> int:
