@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from errno import EFBIG, EINVAL, ETIMEDOUT
 from functools import lru_cache
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 PIPE_S = 10.0
 """From the first look at a pipe to its end: whoever writes it may have to decrypt or fetch something."""
@@ -41,7 +41,7 @@ def read_whole(path: StrPath, most_bytes: int, pipe_s: float = PIPE_S) -> bytes:
     if stat.S_ISFIFO(found.st_mode):
         return _piped(os.fspath(path), found.st_dev, found.st_ino, most_bytes, pipe_s)
     with open_regular(path) as stream:
-        content = stream.read(most_bytes + 1)
+        content = read_now(stream, most_bytes + 1)
     _refuse_larger(len(content), most_bytes)
     return content
 
@@ -53,6 +53,15 @@ def open_regular(path: StrPath) -> Generator[BinaryIO]:
     with open(path, "rb", opener=_without_waiting) as stream:
         _refuse_other(os.fstat(stream.fileno()))  # it may have been put in the file's place meanwhile
         yield stream
+
+
+def read_now(stream: BinaryIO, most_bytes: int = -1) -> bytes:
+    """What `open_regular` has opened, whole or so much. Raises OSError for what calls itself a regular file
+    and has nothing to read yet, as /proc/kmsg."""
+    content = cast("bytes | None", stream.read(most_bytes))
+    if content is None:
+        raise OSError(EINVAL, "is no regular file: it would have to be waited for")
+    return content
 
 
 def require_regular(path: StrPath, most_bytes: int | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from agentload.errors import AgentloadError, UsageError
-from fake_provider.named_file import open_regular
+from fake_provider.named_file import open_regular, read_now
 
 T = TypeVar("T")
 BATCH = 1_000
@@ -148,7 +148,7 @@ def read_lines(path: Path, kind: type[T]) -> tuple[list[T], int]:
 def _whole(path: Path) -> bytes:
     """However large: a run's records may be. A pipe or a device in a run's folder is none of its files."""
     with open_regular(path) as stream:
-        return stream.read()
+        return read_now(stream)
 
 
 def count_lines(path: Path) -> int:

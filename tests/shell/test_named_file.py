@@ -22,7 +22,7 @@ from agentload.targets._tls import Trust
 from agentload.yaml_positions import read_text
 from fake_provider import named_file
 from fake_provider.control_token import TokenError, read_token
-from fake_provider.named_file import read_whole
+from fake_provider.named_file import read_now, read_whole
 from fake_provider.settings import SettingsError
 from fake_provider.settings import load as load_settings
 
@@ -93,6 +93,15 @@ def test_a_pipe_that_does_not_end_is_told_and_one_that_says_too_much(pipe: Path)
     with pytest.raises(OSError, match="is larger than 100 bytes"):
         read_whole(pipe, 100)
     os.close(both)
+
+
+def test_what_calls_itself_a_file_and_has_nothing_yet_is_told() -> None:
+    """As /proc/kmsg does between two messages; a pipe that is not waited for answers in the same way."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    told = pytest.raises(OSError, match="it would have to be waited for")
+    with os.fdopen(reader, "rb") as stream, os.fdopen(writer, "wb"), told:
+        read_now(stream, 10)
 
 
 def test_devices_and_sockets_are_named(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
-_LONGEST_HOST = 253
+_LONGEST_HOST, _LONGEST_LABEL = 253, 63
 """RFC 1035 §2.3.4, as text."""
 _PATH = re.compile(r"(/[!$-;=@-Z_a-z~%/]*)?")
 
@@ -44,10 +44,17 @@ def split_url(url: str) -> Address:
     if parts.query or parts.fragment:
         raise ValueError("must not have a query or fragment")
     host = parts.hostname or ""
-    if len(host) > _LONGEST_HOST or not _HOST.fullmatch(host) or port == 0 or not _PATH.fullmatch(parts.path):
+    if not _is_host(host) or port == 0 or not _PATH.fullmatch(parts.path):
         raise ValueError("is not a URL such as http://127.0.0.1:8080")
     tls = parts.scheme == "https"
     return Address(tls, host, port or (443 if tls else 80), parts.path.rstrip("/"))
+
+
+def _is_host(host: str) -> bool:
+    """An address, or a name that can be asked for: an empty or overlong label breaks a resolver."""
+    if len(host) > _LONGEST_HOST or not _HOST.fullmatch(host):
+        return False
+    return ":" in host or all(0 < len(label) <= _LONGEST_LABEL for label in host.removesuffix(".").split("."))
 
 
 def api_path(prefix: str, path: str) -> str:
