@@ -10,9 +10,9 @@ LITELLM := .venv-litellm
 demo: $(VENV)/.runtime  ## install, then the main job: one tenant floods, do the quiet ones notice?
 	$(BIN)/agentload run noisy-neighbor
 
-test: $(STAMP) check  ## everything CI runs: live runs (most of their time is waiting), then what computes
+test: $(STAMP) check  ## everything CI runs: live runs (most of their time is waiting), then what computes (a quarter of that waits, too)
 	$(BIN)/python -m pytest tests/live -n 2
-	$(BIN)/python -m pytest --ignore tests/live -n 2
+	$(BIN)/python -m pytest --ignore tests/live -n 3
 
 check: $(STAMP)  ## style, types, import contracts; two at a time
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target style mypy pyright contracts

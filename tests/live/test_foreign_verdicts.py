@@ -54,13 +54,21 @@ def test_durable_jobs_of_a_gateway_that_is_killed_by_its_file(tmp_path: Path) ->
 
 LEAVERS = """\
 name: leavers
-about: Clients of jobs that leave, at work and in the queue.
+about: Clients of jobs that leave, at work and in the queue behind jobs of patient ones.
 phases: [{name: load, seconds: 6}]
 provider: {slots: 64, latency: {first_token_ms: 500, first_token_cv: 0, inter_token_ms: 5}}
 tenants:
-  - name: app
-    arrivals: {kind: bursts, size: 40, every_s: 1, spread_s: 0.1}
-    workload: {kind: fixed, input_tokens: 24, output_tokens: 8, max_tokens: 16}
+  - name: at-work
+    arrivals: {kind: bursts, size: 8, every_s: 1.2}
+    workload: &short {kind: fixed, input_tokens: 24, output_tokens: 8, max_tokens: 16}
+    client: {kind: quitter, leave_s: 0.4}
+  - name: patient
+    arrivals: {kind: bursts, size: 8, every_s: 1.2, first_s: 0.1}
+    workload: *short
+    client: {kind: no-retry}
+  - name: in-queue
+    arrivals: {kind: bursts, size: 24, every_s: 1.2, first_s: 0.2}
+    workload: *short
     client: {kind: quitter, leave_s: 0.4}
 checks: [cancel-upstream, no-ghosts]
 drain_s: 5
@@ -80,7 +88,7 @@ drain_s: 5
 def test_is_work_called_off_whose_client_has_left(
     tmp_path: Path, words: tuple[str, ...], cancel: str, expected: str
 ) -> None:
-    """Eight workers take 0.54 s for a call: of 40 at once, eight are at work and the others wait."""
+    """Eight workers take 0.54 s for a call: eight are at work, eight take their places, the others wait."""
     (tmp_path / "leavers.yaml").write_text(LEAVERS)
     with serving_jobs(tmp_path / "gateway", *words, more=f"  {cancel}\n") as gateway:
         found = run_against(gateway.target, "leavers.yaml", tmp_path)
