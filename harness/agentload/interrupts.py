@@ -92,21 +92,34 @@ def raising() -> Generator[None]:
 
 
 @contextmanager
-def held_back() -> Generator[None]:
-    """An interrupt that comes meanwhile is heard afterwards, and never by processes started meanwhile.
+def deferred() -> Generator[None]:
+    """An interrupt that comes meanwhile is heard afterwards, whichever of our threads takes it.
 
-    A process that is interrupted while it still imports would print a traceback. Only for the main thread.
+    Around what must not be left half done, such as the start of a process whose id nobody would know then.
+    What is started meanwhile hears of it as ever. Changes nothing outside the main thread.
     """
     came: list[int] = []
-    # The mask is this thread's, and what we start has it; another thread of ours would still take the signal.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    heard = [number for number in _ENDS if signal.getsignal(number) is not signal.SIG_IGN]
+    ours = threading.current_thread() is threading.main_thread()
+    heard = [number for number in _ENDS if ours and signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in heard}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():
             signal.signal(number, handler)
         for late in came:
             signal.raise_signal(late)
+
+
+@contextmanager
+def held_back() -> Generator[None]:
+    """As `deferred`, and never heard by processes started meanwhile, either.
+
+    A process that is interrupted while it still imports would print a traceback.
+    """
+    with deferred():
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from agentload import interrupts
-from agentload.interrupts import INTERRUPTED, WayOut, held_back, interruptible
+from agentload.interrupts import INTERRUPTED, WayOut, deferred, held_back, interruptible
 
 ASKS = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
 
@@ -48,7 +48,16 @@ def test_processes_started_meanwhile_never_hear_it() -> None:
 
     with held_back():
         assert blocked() == "True\n"
-    assert blocked() == "False\n"
+    with deferred():
+        assert blocked() == "False\n"
+
+
+def test_what_was_begun_is_finished_before_an_interrupt_is_heard() -> None:
+    begun: list[int] = []
+    with interruptible(lambda: begun.append(2)), deferred():
+        signal.raise_signal(signal.SIGTERM)
+        begun.append(1)
+    assert begun == [1, 2]
 
 
 def test_what_was_not_begun_is_left_at_once_and_what_was_is_reported() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from agentload.errors import ProfileError
-from agentload.interrupts import raising
+from agentload.interrupts import deferred, raising
 from agentload.targets import Target
 from agentload.targets._keys import (
     KeySource,
@@ -131,25 +131,34 @@ def _output(command: str, folder: str, tenants: tuple[str, ...], where: str) -> 
 
 def _run(words: list[str], folder: str, asked: IO[bytes], said: IO[bytes], where: str) -> int:
     """Its exit status. Neither it nor what it has started outlives a flood, its time, or us."""
+    process: subprocess.Popen[bytes] | None = None
     with raising():
         try:
-            process = subprocess.Popen(
-                words,
-                cwd=folder,
-                stdin=asked,
-                stdout=said,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ProfileError(f"{where}: cannot be run: {os.strerror(error.errno or 0).lower()}") from None
-        try:
+            with deferred():
+                process = _started(words, folder, asked, said, where)
             return _watched(process, said, where)
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             raise
+
+
+def _started(
+    words: list[str], folder: str, asked: IO[bytes], said: IO[bytes], where: str
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            words,
+            cwd=folder,
+            stdin=asked,
+            stdout=said,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ProfileError(f"{where}: cannot be run: {os.strerror(error.errno or 0).lower()}") from None
 
 
 def _watched(process: subprocess.Popen[bytes], said: IO[bytes], where: str) -> int:
