@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from types import FrameType
 
 INTERRUPTED = "interrupted by the user"
 """What a manifest says of a run that its user ended."""
@@ -16,6 +17,19 @@ OUT_OF_TIME = "ended by -t, before the plan did"
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 handled = False
 """An interrupt came that a command took note of: it says so itself."""
+
+
+@contextmanager
+def _handled_by(
+    handler: Callable[[int, FrameType | None], object], numbers: Iterable[int]
+) -> Generator[None]:
+    """These signals go to `handler` meanwhile, and to whom they went before afterwards."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
@@ -37,12 +51,8 @@ def interruptible(stop: Callable[[], None]) -> Generator[None]:
         stop()
         handled = True
 
-    before = {number: signal.signal(number, on_signal) for number in _ENDS}
-    try:
+    with _handled_by(on_signal, _ENDS):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class WayOut:
@@ -82,13 +92,8 @@ def raising() -> Generator[None]:
     """
     ours = threading.current_thread() is threading.main_thread()
     plain = [number for number in _ENDS if ours and signal.getsignal(number) == signal.SIG_DFL]
-    for number in plain:
-        signal.signal(number, signal.default_int_handler)
-    try:
+    with _handled_by(signal.default_int_handler, plain):
         yield
-    finally:
-        for number in plain:
-            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -101,12 +106,10 @@ def deferred() -> Generator[None]:
     came: list[int] = []
     ours = threading.current_thread() is threading.main_thread()
     heard = [number for number in _ENDS if ours and signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in heard}
     try:
-        yield
+        with _handled_by(lambda number, _frame: came.append(number), heard):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for late in came:
             signal.raise_signal(late)
 
