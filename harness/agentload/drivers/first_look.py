@@ -5,10 +5,8 @@ A gateway that refuses is asked again for a while, and then let pass: its answer
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from typing import Any, cast
 
 from agentload import flavours
 from agentload.client.polling import where_asked
@@ -70,7 +68,7 @@ def refuse_other_words(target: Target, request: Probe, reply: Reply) -> None:
     why = _amiss(target, reply) if 200 <= reply.status < 300 else None
     if why is None:
         return
-    spoken = flavours.spoken_in(_object(reply))
+    spoken = flavours.spoken_in(reply.fields)
     if spoken is not None:
         raise UnreachableError(
             f"{where} in the words of {spoken}, and was asked in those of {target.flavour} ({why}): "
@@ -96,7 +94,7 @@ def _amiss(target: Target, reply: Reply) -> str | None:
         return _not_begun(target, reply)
     if target.api.only_streams:
         return _no_stream(target, reply)
-    if reply.status != 200 or flavours.spoken_in(_object(reply)) == target.flavour:
+    if reply.status != 200 or flavours.spoken_in(reply.fields) == target.flavour:
         return None  # cut short by its bound of a token or so, an answer may hold no text yet
     heard = Heard()
     try:
@@ -124,23 +122,14 @@ def _not_begun(target: Target, reply: Reply) -> str | None:
         standing = None
     if standing is not None and standing.progress is not None:
         return None
-    if standing is not None and flavours.spoken_in(_object(reply)) not in (None, target.flavour):
+    if standing is not None and flavours.spoken_in(reply.fields) not in (None, target.flavour):
         return "another API's answer"
     return None if where_asked(target, standing, reply.location or None) else "answer-without-id"
 
 
-def _object(reply: Reply) -> dict[str, Any]:
-    """The answer, empty where it is no JSON object."""
-    try:
-        value = json.loads(reply.body)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _fields(target: Target, reply: Reply) -> str:
     """The names of what came; its values may be anything."""
-    redact, names = target.redactor(), list(_object(reply))
+    redact, names = target.redactor(), list(reply.fields)
     shown = [redact(ascii(name)[1:-1])[:_FIELD_SHOWN] for name in names[:_FIELDS_SHOWN]]
     more = [] if len(names) <= _FIELDS_SHOWN else ["…"]
     return ", ".join([*shown, *more]) or "nothing"

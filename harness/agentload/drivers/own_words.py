@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -17,7 +16,7 @@ _PLACES = ("message", "detail", "error", "title", "msg")
 
 def said(target: Target, reply: Reply) -> str:
     """`"No API key provided"`, as its JSON has it; empty where no sentence is where APIs put them."""
-    words = _sentence(_object(reply.body))
+    words = _sentence(reply.fields)
     return f'"{_shown(target, words, _MOST_WORDS)}"' if words else ""
 
 
@@ -38,11 +37,3 @@ def _sentence(answer: Mapping[str, Any]) -> str:
     below = cast("Mapping[str, Any]", error) if isinstance(error, dict) else {}
     found = (one.get(name) for one in (below, answer) for name in _PLACES)
     return next((text for text in found if isinstance(text, str) and text.strip()), "")
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -51,6 +51,15 @@ class Reply(NamedTuple):
         """The body for people."""
         return self.body.decode("utf-8", "replace")
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Of the JSON object that it is; none where it is something else."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
 
 def client(tls: ssl.SSLContext | None = None) -> httpx.Client:
     """A client for control calls, never for load (its pool is O(N²)). Ignores the environment's proxies.
